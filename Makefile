@@ -74,7 +74,7 @@ MIXED := $(foreach name,stdlib packages notes,data/$(name)/manifest.json)
 prepare-mix: $(MIXED)  ## Prepare the corpora of the mixes.
 
 prepare-images: | $(BIN)/.test  ## Draw the pictures of the resolution buckets.
-	$(BIN)/python tools/prepare_images.py --output=data/images
+	$(BIN)/python examples/prepare_images.py --output=data/images
 
 inspect: $(CODE)  ## Look at two rows of the first batch.
 	$(BIN)/python tools/inspect_batches.py --config=$(CONFIG) --count=1 --rows=2 $(ARGS)
@@ -125,7 +125,7 @@ $(BIN)/.test: pyproject.toml constraints.txt
 .venv-beam/bin/pytest: pyproject.toml
 	test -x .venv-beam/bin/python || $(PYTHON) -m venv .venv-beam
 	.venv-beam/bin/python -m pip install --quiet --editable '.[beam]' \
-	  'gcp-storage-emulator>=2026.7.18' hypothesis pytest pytest-timeout pytest-xdist
+	  hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 
 # A server of S3's protocol, for tests: its packages ask for older versions of

@@ -37,6 +37,7 @@ from absl import app
 from absl import flags
 from array_record.python import array_record_module  # pyright: ignore
 import corpora
+import datasets
 import jax
 import numpy as np
 import pyarrow as pa
@@ -46,7 +47,6 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data.bucket import pieces
 from chomp_data.pack import packing
-from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
 
@@ -181,7 +181,8 @@ def arrays(directory: pathlib.Path) -> Lines:
     if kind == "ArrayRecord":
       samples_array_record.write_samples(path, _pictures(count))
     else:
-      saving.save_to_disk(path, _pictures(count))
+      rows = ({**own, **values} for own, values in _pictures(count))
+      datasets.Dataset.from_list(list(rows)).save_to_disk(path)
     pipe = _resolution({"own": path})
     store = samples.open_samples(path, fields=("pixels",))
     order = np.random.default_rng(0).permutation(count)
@@ -302,7 +303,7 @@ def padding(directory: pathlib.Path) -> Lines:
   for seq_len in (2_048, 8_192):
     used = 0
     for first in range(0, count, 5_120):
-      own = packing.kept_lengths(sizes[first : first + 5_120], seq_len, "cut")
+      own = packing.packed_lengths(sizes[first : first + 5_120], seq_len, "cut")
       cut = packing.cut_pieces(own, seq_len)
       used += int(packing.first_fit_decreasing(cut.length, seq_len)[1])
     lines.append(
@@ -362,21 +363,21 @@ def shares(directory: pathlib.Path) -> Lines:
   for what, pipe in runs.items():
     used = np.stack(
       [
-        [own.units for own in pipe.mix.consumed(step).values()]
+        [own.units for own in pipe.run_plan.mix.consumed(step).values()]
         for step in range(steps + 1)
       ]
     )
-    names = list(pipe.mix.consumed(0))
+    names = list(pipe.run_plan.mix.consumed(0))
     share = np.asarray([weights[name] for name in names])
     batch = np.diff(used.sum(axis=1)).max()
     apart = np.abs(used - share * used.sum(axis=1, keepdims=True)).max(axis=0)
     by_name = dict(zip(names, (apart / batch).tolist(), strict=True))
     times = []
     for first in (0, 10**7):
-      pipe.planned(first)
+      pipe.run_plan.planned(first)
       began = time.perf_counter()
       for step in range(first, first + 500):
-        pipe.planned(step)
+        pipe.run_plan.planned(step)
       times.append((time.perf_counter() - began) / 500 * 1e6)
     lines.append(
       [

@@ -16,6 +16,9 @@ import numpy as np
 
 from chomp_data import stores
 from chomp_data.stores import base
+from chomp_data.stores import documents as documents_lib
+from chomp_data.stores import span_reads
+from chomp_data.stores import texts
 
 NUM_DOCUMENTS = 120_000
 VOCAB_SIZE = 50_000
@@ -104,37 +107,14 @@ def functions(shortest: int, longest: int) -> Iterator[dict[str, str]]:
           yield {"id": f"{path.name}:{node.lineno}", "text": source}
 
 
-class Lengths:
-  """Where documents of drawn lengths lie; see `stores.base.Opened`.
+class _Repeated:
+  """Offsets of documents whose lengths are repeated, in no memory."""
 
-  Attributes:
-    hash: Of the numbers that the lengths were drawn with.
-    tokenizer_info: See `TOKENIZER`.
-    num_documents: How many.
-    num_tokens: Of all documents.
-    token_dtype: uint16.
-    offsets: Itself.
-  """
-
-  tokenizer_info = TOKENIZER
-  token_dtype = np.dtype(np.uint16)
-
-  def __init__(self, num_drawn: int, seed: int, times: int = 1):
-    """Draws the lengths; keeps 8 bytes of each that is drawn.
-
-    Args:
-      num_drawn: How many.
-      seed: Of the lengths.
-      times: How often they are repeated, in no memory.
-    """
-    drawn = lengths(np.random.default_rng(seed), num_drawn)
-    self._ends = np.concatenate([[0], np.cumsum(drawn)])
-    self.num_documents = num_drawn * times
-    self.num_tokens = int(self._ends[-1]) * times
+  def __init__(self, ends: np.ndarray, times: int):
+    self._ends = ends
     self._times = times
-    name = f"lengths {num_drawn} {seed} {times}"
-    self.hash = hashlib.sha256(name.encode()).hexdigest()
-    self.offsets = self
+    self.num_documents = (len(ends) - 1) * times
+    self.num_tokens = int(ends[-1]) * times
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     """Returns the first tokens of documents, and the end."""
@@ -145,38 +125,53 @@ class Lengths:
 
   def read(self, start: int, stop: int) -> np.ndarray:
     """Returns the first tokens of documents that follow each other."""
+    if self._times == 1:
+      return np.asarray(self._ends[start:stop])
     return self.gather(np.arange(start, stop))
 
-  @property
-  def tokens(self) -> base.Tokens:
-    """There are none."""
+
+class _NoTokens:
+  """Tokens that cannot be read."""
+
+  def __init__(self):
+    self.counters = span_reads.Counters()
+
+  def copy_spans(
+    self,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    out: np.ndarray,
+    positions: np.ndarray,
+  ) -> None:
+    """Fails: there are none."""
     raise NotImplementedError
 
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns the documents' numbers."""
-    return [str(document) for document in documents]
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Fails: there are none."""
+    raise NotImplementedError
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    """Does nothing: there is nothing to keep."""
 
 
-class KeptLengths(Lengths):
-  """Lengths in a file: 8 bytes of each on disk, none in memory."""
-
-  def __init__(self, path: pathlib.Path):
-    """Maps a file of `write_lengths`."""
-    self._ends = np.memmap(path, np.int64, "r")
-    self.num_documents = len(self._ends) - 1
-    self.num_tokens = int(self._ends[-1])
-    self._times = 1
-    name = f"kept lengths {self.num_documents}"
-    self.hash = hashlib.sha256(name.encode()).hexdigest()
-    self.offsets = self
-
-  def read(self, start: int, stop: int) -> np.ndarray:
-    """Returns the first tokens of documents that follow each other."""
-    return np.asarray(self._ends[start:stop])
+def _opened(path: str, name: str, offsets: _Repeated) -> base.Opened:
+  """Returns a store without tokens."""
+  return base.Opened(
+    hash=hashlib.sha256(name.encode()).hexdigest(),
+    tokenizer=TOKENIZER,
+    tokenizer_identity=("sha256", TOKENIZER.sha256),
+    num_tokens=offsets.num_tokens,
+    token_dtype=np.dtype(np.uint16),
+    documents=documents_lib.StoredOffsets(offsets, offsets.num_documents, path),
+    tokens=_NoTokens(),
+    ids=texts.NumberedTexts(
+      ["document"], np.asarray([0, offsets.num_documents])
+    ),
+  )
 
 
 def write_lengths(path: pathlib.Path, num_documents: int) -> None:
-  """Writes a file for `KeptLengths`."""
+  """Writes a file for `KeptLengthsStore`."""
   end = 0
   with open(path, "wb") as file:
     file.write(np.zeros(1, np.int64).tobytes())
@@ -188,18 +183,17 @@ def write_lengths(path: pathlib.Path, num_documents: int) -> None:
       file.write(ends.tobytes())
 
 
-class KeptLengthsStore(base.Store[KeptLengths]):
-  """A store of lengths in the file `lengths.bin` of its path."""
+class KeptLengthsStore(base.Store):
+  """A store of lengths in the file `lengths.bin` of its path: 8 bytes of each
+  on disk, none in memory."""
 
-  def _open(self) -> KeptLengths:
-    return KeptLengths(pathlib.Path(self.path, FILE))
-
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    """See `Store`; there is nothing to keep."""
-    del cache_bytes
+  def _open(self) -> base.Opened:
+    ends = np.memmap(pathlib.Path(self.path, FILE), np.int64, "r")
+    offsets = _Repeated(ends, 1)
+    return _opened(self.path, f"kept lengths {offsets.num_documents}", offsets)
 
 
-class LengthsStore(base.Store[Lengths]):
+class LengthsStore(base.Store):
   """A store of lengths without tokens, to plan what no disk here would hold.
 
   It answers what planning asks: where documents are, never what is in them.
@@ -209,14 +203,21 @@ class LengthsStore(base.Store[Lengths]):
   def __init__(
     self, path: pathlib.Path, num_drawn: int, seed: int = 0, times: int = 1
   ):
-    """Draws the lengths; see `Lengths`."""
+    """Draws the lengths; keeps 8 bytes of each that is drawn.
+
+    Args:
+      path: Where the store would be.
+      num_drawn: How many lengths.
+      seed: Of the lengths.
+      times: How often they are repeated, in no memory.
+    """
     super().__init__(path)
     self._drawn = num_drawn, seed, times
     _ = self.hash
 
-  def _open(self) -> Lengths:
-    return Lengths(*self._drawn)
-
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    """See `Store`; there is nothing to keep."""
-    del cache_bytes
+  def _open(self) -> base.Opened:
+    num_drawn, seed, times = self._drawn
+    drawn = lengths(np.random.default_rng(seed), num_drawn)
+    ends = np.concatenate([[0], np.cumsum(drawn)])
+    name = f"lengths {num_drawn} {seed} {times}"
+    return _opened(self.path, name, _Repeated(ends, times))

@@ -2,24 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bucket in memory that speaks as much of S3 as reading a store needs.
 
-    python benchmarks/object_server.py
+    python benchmarks/object_server.py [DIRECTORY]
 
-It prints its port. `POST /settings` takes {"delay_s", "slow_share", "slow_s"},
-forgets what was counted, and returns {"requests", "bytes"} before.
+It prints its port. Objects that nobody has written are the files below the
+directory: /BUCKET/NAME. `POST /settings` takes {"delay_s", "slow_share",
+"slow_s"}, forgets what was counted, and returns {"requests", "bytes"} before.
 """
 
 import hashlib
 import http.server
 import json
+import pathlib
 import random
 import sys
 import threading
 import time
+import urllib.parse
 
 _objects: dict[str, bytes] = {}
 _settings = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
 _counts = {"requests": 0, "bytes": 0}
 _lock = threading.Lock()
+
+
+def _object(path: str) -> bytes | None:
+  """Returns an object, or None if there is none."""
+  data = _objects.get(path)
+  file = pathlib.Path(*sys.argv[1:2], urllib.parse.unquote(path).lstrip("/"))
+  if data is None and len(sys.argv) > 1 and file.is_file():
+    return file.read_bytes()
+  return data
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -43,7 +55,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_GET(self) -> None:
     slow = random.random() < _settings["slow_share"]
     time.sleep(_settings["slow_s"] if slow else _settings["delay_s"])
-    found = _objects.get(self.path.partition("?")[0])
+    found = _object(self.path.partition("?")[0])
     part, status, headers = found or b"", 200, []
     if found is None:
       part, status = b"<Error><Code>NoSuchKey</Code></Error>", 404

@@ -136,9 +136,9 @@ def utilisation(setting: Setting) -> tables.Table:
         rows = cut = 0
         began = time.perf_counter()
         for part in parts:
-          packed = pack(part, seq_len, algorithm)
+          packed, num_cut = pack(part, seq_len, algorithm)
           rows += packed.num_rows
-          cut += packed.num_cut
+          cut += num_cut
         seconds = time.perf_counter() - began
         lines.append(
           [
@@ -159,13 +159,18 @@ def utilisation(setting: Setting) -> tables.Table:
   return title, lines
 
 
-def pack(lengths: np.ndarray, seq_len: int, algorithm: str) -> packing.Rows:
-  """Packs one window into rows."""
+def pack(
+  lengths: np.ndarray, seq_len: int, algorithm: str
+) -> tuple[packing.Rows, int]:
+  """Packs one window into rows; counts documents cut though they fit a row."""
   pieces = packing.cut_pieces(lengths, seq_len)
   if algorithm == "exact":
-    return packing.exact_rows(pieces, seq_len)
-  bins, rows = packing.first_fit_decreasing(pieces.length, seq_len)
-  return packing.rows_of_bins(pieces, bins, rows)
+    bins, rows = packing.exact_bins(pieces, seq_len)
+  else:
+    bins, rows = packing.first_fit_decreasing(pieces.length, seq_len)
+  cut = int(np.count_nonzero(bins < 0))
+  filled = packing.filled(pieces, bins, rows, seq_len)
+  return packing.rows_of_bins(*filled, rows), cut
 
 
 def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:

@@ -232,7 +232,7 @@ def read(
   text = source.sources["text"].store
   if cache_chunks is not None:
     text.set_cache_bytes(
-      cache_chunks * text.chunk_tokens * text.token_dtype.itemsize
+      cache_chunks * text.opened.chunk_tokens * text.opened.token_dtype.itemsize
     )
   loader = feed.data_loader(source, first_step=first_step)
   batches = iter(loader)
@@ -246,7 +246,7 @@ def read(
   return Reading(
     count * (batch_size if own_rows is None else len(own_rows)),
     text.counters - before,
-    -(-text.num_tokens // text.chunk_tokens),
+    -(-text.num_tokens // text.opened.chunk_tokens),
     np.diff(marks),
   )
 

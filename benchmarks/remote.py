@@ -30,7 +30,7 @@ import numpy as np
 import tables
 
 from chomp_data import iterators
-from chomp_data.stores import places
+from chomp_data.storage import opening
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import store_writer
 
@@ -92,7 +92,7 @@ def _upload(num_chunks: int, compression: str) -> str:
     for file in path.rglob("*"):
       if file.is_file():
         name = file.relative_to(path).as_posix()
-        places.at(url).write(name, file.read_bytes())
+        opening.open_storage(url).put(name, file.read_bytes())
   return url
 
 

@@ -15,6 +15,9 @@ Parts, each a table (`--parts` runs some); the first two in CPU seconds:
 - packed: First-Fit-Decreasing over `--documents` lengths that are drawn to a
   file of 8 bytes each, in a process of its own: on one core and on all; killed
   at half of its time and started again; opened by another process.
+- memory: `--sources` stores of `--each` documents, hard links of one, as one
+  mix of First-Fit-Decreasing rows, shuffled in blocks, in a process of its own:
+  anonymous memory, file pages and the longest batch of the first batches.
 - virtual: 16 stores of `--virtual` documents together, whose lengths repeat in
   no file, as one mix: to build it first, which passes over all lengths, and
   again; a plan and a state far on; what the process holds. The first such state
@@ -48,6 +51,7 @@ import numpy as np
 import tables
 
 from chomp_data import pipeline
+from chomp_data.loading import feed
 from chomp_data.mix import interleave
 from chomp_data.pack import bins as bin_source
 from chomp_data.stores import kinds
@@ -55,11 +59,15 @@ from chomp_data.testing import stores as testing_stores
 from tests.mix import unit_lists
 
 _PARTS = flags.DEFINE_list(
-  "parts", ["sources", "stages", "packed", "virtual"], "Parts to run."
+  "parts",
+  ["sources", "stages", "packed", "memory", "virtual"],
+  "Parts to run.",
 )
 _DOCUMENTS = flags.DEFINE_integer(
   "documents", 10**7, "Documents that are packed."
 )
+_SOURCES = flags.DEFINE_integer("sources", 200, "Sources of `memory`.")
+_EACH = flags.DEFINE_integer("each", 10**6, "Documents of each of them.")
 _VIRTUAL = flags.DEFINE_integer(
   "virtual", 10**8, "Documents of 16 stores without files."
 )
@@ -209,6 +217,39 @@ def packed(documents: int, directory: pathlib.Path) -> tables.Table:
   return f"Packing {documents:,} documents into rows of {_SEQ_LEN}", lines
 
 
+def memory(count: int, documents: int, directory: pathlib.Path) -> tables.Table:
+  """Measures what a process holds that reads many packed sources."""
+  first = directory / "memory" / "0"
+  corpora.make_corpus(first, documents, median=50)
+  # Builds the index, which lies beside the store.
+  bin_source.BinSource(first, bin_source.BinOptions(), seq_len=_SEQ_LEN)
+  for number in range(1, count):
+    for kind in ("", ".index"):
+      shutil.copytree(
+        f"{first}{kind}",
+        first.with_name(f"{number}{kind}"),
+        copy_function=os.link,
+      )
+  lines = [["sources", "batches", "anonymous MB", "of files MB"]]
+  lines[0] += ["first batch, s", "longest, s", "mean, ms"]
+  for batches in (1, _STEPS, 4 * _STEPS):
+    found = _probed(f"memory,{count},{batches}", first.parent)
+    lines.append(
+      [
+        str(count),
+        str(batches),
+        f"{found['anonymous'] / 2**20:.0f}",
+        f"{found['file'] / 2**20:.0f}",
+        f"{found['first']:.2f}",
+        f"{found['longest']:.2f}",
+        f"{1e3 * found['mean']:.1f}",
+      ]
+    )
+  shutil.rmtree(first.parent)
+  title = f"Packed sources of {documents:,} documents, batches of {_ROWS} rows"
+  return title, lines
+
+
 def virtual(documents: int, directory: pathlib.Path) -> tables.Table:
   """Measures mixes of 16 stores without files."""
   lines = [["rows", "first build, s", "again, s", "plan far on, ms"]]
@@ -267,6 +308,9 @@ def _probe(figure: str, directory: str) -> dict[str, float]:
     own = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, own[: _CORES.value])
   began, cpu = time.perf_counter(), time.process_time()
+  if figure.startswith("memory"):
+    _, count, batches = figure.split(",")
+    return _read(path, int(count), int(batches))
   if figure == "pack":
     held = [_anonymous()]
 
@@ -324,6 +368,28 @@ def _probe(figure: str, directory: str) -> dict[str, float]:
   return {**found, "anonymous": _anonymous()}
 
 
+def _read(
+  directory: pathlib.Path, count: int, batches: int
+) -> dict[str, float]:
+  """Reads batches of a mix; returns memory in bytes and times in seconds."""
+  began = time.perf_counter()
+  pipe = pipeline.build(_config(directory, count))
+  reader = iter(feed.data_loader(pipe.batch_source()))
+  next(reader)
+  times = [time.perf_counter() - began]
+  for _ in range(batches - 1):
+    begun = time.perf_counter()
+    next(reader)
+    times.append(time.perf_counter() - begun)
+  return {
+    "anonymous": _anonymous(),
+    "file": _resident("RssFile"),
+    "first": times[0],
+    "longest": max(times[1:], default=0),
+    "mean": sum(times[1:]) / max(len(times) - 1, 1),
+  }
+
+
 def _digest(index: pathlib.Path) -> str:
   """Returns the SHA-256 of the arrays of an index."""
   found = hashlib.sha256()
@@ -363,8 +429,13 @@ def _descriptors() -> int:
 
 def _anonymous() -> int:
   """Returns the bytes of this process that are of no file."""
+  return _resident("RssAnon")
+
+
+def _resident(kind: str) -> int:
+  """Returns the resident bytes of one kind of this process."""
   status = pathlib.Path("/proc/self/status").read_text()
-  found = re.search(r"RssAnon:\s*(\d+) kB", status)
+  found = re.search(rf"{kind}:\s*(\d+) kB", status)
   return 1024 * int(found[1]) if found else 0
 
 
@@ -377,15 +448,18 @@ def main(argv: list[str]) -> None:
     return
   counts, chains = (3, 32, 200), (1, 500, 5_000)
   documents, unseen = _DOCUMENTS.value, _VIRTUAL.value
+  held, each = _SOURCES.value, _EACH.value
   if _SMALL.value:
     counts, chains = (2, 5), (1, 50)
     documents, unseen = 600_000, 1_600_000
+    held, each = 3, 20_000
   with tempfile.TemporaryDirectory() as temporary:
     directory = pathlib.Path(_DIRECTORY.value or temporary)
     parts = {
       "sources": lambda: sources(counts, directory / "scale"),
       "stages": lambda: stages(chains),
       "packed": lambda: packed(documents, directory / "scale"),
+      "memory": lambda: memory(held, each, directory / "scale"),
       "virtual": lambda: virtual(unseen, directory / "scale"),
     }
     tables.run_parts(parts, _PARTS.value, _OUTPUT.value)

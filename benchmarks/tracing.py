@@ -142,7 +142,7 @@ def measured(
   took = time.process_time() - began
   began = time.process_time()
   for own in pipe.source_names:
-    pipe.exposures(own, 0, step)
+    visits.exposures(pipe, own, 0, step)
   all_took = time.process_time() - began
   before = found[0].exposure - 1 if found else 0
   line = [name, f"{before:,}", f"{took:.3g}", f"{all_took:.3g}"]

@@ -125,7 +125,7 @@ def padded_iterator(
     return feed.InputIterator(
       process_input(pipe, place, operations),
       seed=options.seed,
-      operations=[*pipe.operations(), *operations],
+      operations=[*pipe.operations, *operations],
       worker_count=options.worker_count,
       prefetch=options.prefetch,
       timeout_s=options.timeout_s,
@@ -353,7 +353,7 @@ def padding_rows(
   Returns:
     Fields [1, ...] by the name of the bucket; none where a bucket is empty.
   """
-  plan, transforms = pipe.run_plan, [*pipe.operations(), *operations]
+  plan, transforms = pipe.run_plan, [*pipe.operations, *operations]
   padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
     example = next(plan.examples(number), None)

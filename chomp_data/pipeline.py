@@ -28,30 +28,22 @@ from chomp_data import planning
 from chomp_data import schema
 from chomp_data.config import options as options_lib
 from chomp_data.config import unset
-from chomp_data.index import steps as steps_lib
 from chomp_data.loading import batches
-from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.loading import watching
 from chomp_data.loading import workers
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
 from chomp_data.plans import balance as balance_lib
-from chomp_data.plans import consumption
-from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import trails
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.splice import grid
+from chomp_data.stores.zarr import zarr_opening
 from chomp_data.transforms import applying
 
 # Paths that a line of the summary names.
 _SHOWN = 3
-
-# Steps planned at once.
-_STEPS = 256
 
 # Rows of a global batch that are meant: of each bucket by its name, or of the
 # one bucket that there is; None is all.
@@ -95,9 +87,7 @@ class Pipeline:
     source_names: The sources' names, by number.
     sources: The rows of each source of text, by name, in the order of
       `source_id`; none where samples are arrays.
-    mix: How sources share the run, or None for one alone.
-    steps: Which data step each step is, and which rows it has; in buckets
-      each step counts as one.
+    operations: The transforms over batches that the config asks for.
   """
 
   run_options: options_lib.RunOptions
@@ -106,8 +96,7 @@ class Pipeline:
   buckets: tuple[buckets_lib.Bucket, ...]
   source_names: list[str]
   sources: dict[str, row_source.RowSource]
-  mix: mix_lib.Mix | None
-  steps: steps_lib.Steps
+  operations: list[grain.transforms.Map]
 
   @schema.arguments(
     run=schema.instance(
@@ -132,10 +121,7 @@ class Pipeline:
     self.buckets = plan.buckets
     self.source_names = plan.source_names
     self.sources = plan.sources
-    self.mix = plan.mix
-    self.steps = plan.steps
-    self._reads = reads_lib.Reads(plan.sources)
-    self._operations = run.data.operations(plan.sources)
+    self.operations = run.data.operations(plan.sources)
     for line in self._warnings():
       logging.warning("%s", line)
 
@@ -157,8 +143,8 @@ class Pipeline:
           )
     yield from answers.of(self.run_plan).warnings()
     if self.num_steps is not None:
-      if self.mix is not None:
-        yield from self.mix.unserved(self.num_steps)
+      if self.run_plan.mix is not None:
+        yield from self.run_plan.mix.unserved(self.num_steps)
       yield from answers.repeats(
         self.run_plan, self.num_steps, self.run_options.max_epochs
       )
@@ -167,15 +153,6 @@ class Pipeline:
   def num_steps(self) -> int | None:
     """Steps of the run, or None where it goes on for ever."""
     return self.run_plan.num_steps
-
-  @property
-  def kind(self) -> str:
-    """Which kind of run it is: 'rows', 'length' or 'resolution'.
-
-    'rows' is text in rows of one length; the others are those of
-    `config.data.buckets.kind`, text by length and arrays by resolution.
-    """
-    return self.run_options.kind
 
   @property
   def seq_len(self) -> int:
@@ -189,13 +166,19 @@ class Pipeline:
     With a schedule those of its last steps.
     """
     longest = self._text_bucket().batch_size
-    return self.steps.last_size if self.kind == "rows" else longest
+    return (
+      self.run_plan.steps.last_size
+      if self.run_options.kind == "rows"
+      else longest
+    )
 
   @property
   def vocab_size(self) -> int:
     """Token ids of the sources are below this."""
     self._text_bucket()
-    return max(source.store.vocab_size for source in self.sources.values())
+    return max(
+      source.store.tokenizer_info.vocab_size for source in self.sources.values()
+    )
 
   def _text_bucket(self) -> buckets_lib.Bucket:
     """Returns the bucket of the longest rows."""
@@ -212,23 +195,6 @@ class Pipeline:
     entries = [dataclasses.asdict(line) for line in self.options.mix_entries]
     return accounts_lib.Accounts(self.run_plan, entries)
 
-  @schema.arguments(step=_STEP)
-  def resume_state(self, step: int) -> dict[str, Any]:
-    """Returns row and token offsets before a step.
-
-    `config.data.mix.resume_state` of another run starts there.
-
-    Args:
-      step: At most the steps of the run.
-
-    Returns:
-      {"datasets": [{"spec", "row_offset", "token_offset"}]}.
-
-    Raises:
-      TypeError: If the run is in buckets.
-    """
-    return self.accounts.resume_state(step)
-
   @functools.cached_property
   def fingerprint(self) -> dict[str, Any]:
     """What decides every batch, as JSON values.
@@ -244,12 +210,6 @@ class Pipeline:
       **self.run_plan.gone.fingerprint_field,
     }
 
-  def validation(self) -> dict[str, row_source.RowSource]:
-    """Returns a fixed small (t, s) grid of each source's own documents."""
-    return {
-      name: grid.validation_of(source) for name, source in self.sources.items()
-    }
-
   @schema.arguments(step=_STEP)
   def bucket_of(self, step: int) -> tuple[str | None, str]:
     """Returns the source (None in a run of rows) and bucket of a step.
@@ -260,84 +220,6 @@ class Pipeline:
     source, bucket = self.run_plan.at(step)
     name = None if source is None else self.source_names[source]
     return name, self.buckets[bucket].name
-
-  def _known_source(self, source: str) -> str:
-    return schema.name_among("source", source, self.source_names)
-
-  @schema.arguments(document=_STEP)
-  def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns the visits of a document: the steps and rows that hold it.
-
-    Args:
-      source: The source's name.
-      document: Its number; for arrays, the number of a sample.
-
-    Raises:
-      IndexError: If there is no document of that number.
-    """
-    count = answers.of(self.run_plan).num_documents(self._known_source(source))
-    if not 0 <= document < count:
-      raise IndexError(
-        f"`document` must be in 0 .. {count - 1} of source {source!r}, got"
-        f" {document}. Correct it."
-      )
-    return answers.of(self.run_plan).trail(source, document)
-
-  @schema.arguments(first=_STEP, last=_STEP)
-  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Counts the spans of each document, or the visits of each sample.
-
-    Epochs with equal counts are counted once. From the first step with removed
-    tokens on, every step is planned.
-
-    Args:
-      source: The source's name.
-      first: The first step.
-      last: The step after the last, at most those of the run.
-
-    Returns:
-      int64[num_documents].
-    """
-    steps, plan = self.steps, self.run_plan
-    self._known_source(source)
-    self._of_run("first", first)
-    if last < first:
-      raise IndexError(
-        f"`last` must be at least `first`, got {last} and {first}. Swap them."
-      )
-    self._of_run("last", last)
-    if consumption.is_removed_before(plan, last):
-      edge = max(first, steps.before(plan.gone.first_step or 0))
-      counts = np.zeros(answers.of(plan).num_documents(source), np.int64)
-      if first < edge:
-        counts += self.exposures(source, first, edge)
-      number = self.source_names.index(source)
-      for step in range(edge, last, _STEPS):
-        spans = plan.spans(step, min(_STEPS, last - step)).live()
-        documents = spans.document[spans.source == number]
-        counts += np.bincount(documents, minlength=len(counts))
-      return counts
-    ends = [steps.data_step(first), steps.data_step(last)]
-    counts = answers.of(plan).exposures(source, *ends)
-    for low, high in steps.skipped(last):
-      if low >= ends[0]:
-        counts -= answers.of(plan).exposures(source, low, high)
-    return counts
-
-  @schema.arguments(step=_STEP, rows=_ROWS)
-  def planned(
-    self, step: int, rows: np.ndarray | None = None
-  ) -> plan_lib.Planned:
-    """Returns what rows of a step hold, spans or samples; reads nothing.
-
-    Args:
-      step: The step.
-      rows: int64[R], ascending rows of its global batch, or None for all.
-
-    Raises:
-      IndexError: If the step is not of the run.
-    """
-    return self.run_plan.planned(step, 1, self._of_step(step, rows))
 
   @schema.arguments(step=_STEP, count=schema.integer(0))
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
@@ -396,7 +278,7 @@ class Pipeline:
     Returns:
       Fields [R, ...].
     """
-    return applying.applied(self.canonical(step, rows), self._operations)
+    return applying.applied(self.canonical(step, rows), self.operations)
 
   @schema.arguments(step=_STEP, rows=_ROWS)
   def canonical(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
@@ -409,9 +291,7 @@ class Pipeline:
     """
     plan = self.run_plan
     planned = plan.planned(step, 1, self._of_step(step, rows))
-    self._reads.add_group(planned.spans)
     plan.prefetch(planned)
-    self._reads.add_batch(planned.spans)
     return plan.read(planned)
 
   def _of_step(self, step: int, rows: Rows) -> Mapping[str, np.ndarray] | None:
@@ -439,37 +319,10 @@ class Pipeline:
       )
     return {bucket.name: numbers}
 
-  def _of_run(self, name: str, step: int) -> int:
-    """Checks that a step is a step of the run, or its end.
-
-    Args:
-      name: The argument's name, for the message.
-      step: The step.
-
-    Raises:
-      IndexError: If it is not.
-    """
-    most = self.num_steps
-    if step < 0 or step > (schema.MAX_COUNT if most is None else most):
-      bound = "at least 0" if most is None else f"in 0 .. {most}"
-      raise IndexError(
-        f"`{name}` must be {bound}, a step of the run, got {step}. Correct it."
-      )
-    return step
-
   def _by_bucket(self, rows: Rows) -> Mapping[str, np.ndarray] | None:
     if rows is None or isinstance(rows, Mapping):
       return rows
     return {bucket.name: rows for bucket in self.buckets}
-
-  @property
-  def reads(self) -> dict[str, reads_lib.SourceReads]:
-    """What `batch` and `canonical` have read so far, by source of text."""
-    return self._reads.by_source()
-
-  def operations(self) -> list[grain.transforms.Map]:
-    """Returns the transforms over batches that the config asks for."""
-    return list(self._operations)
 
   @schema.arguments(bucket=_STEP)
   def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
@@ -491,7 +344,7 @@ class Pipeline:
         f" `buckets`, got {bucket}. Correct it."
       )
     return {
-      name: applying.applied(self.run_plan.read(planned), self._operations)
+      name: applying.applied(self.run_plan.read(planned), self.operations)
       for name, planned in self.run_plan.examples(bucket)
     }
 
@@ -534,6 +387,9 @@ class Pipeline:
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self.run_plan))
+    with zarr_opening.copying():
+      for source in plan.sources.values():
+        _ = source.store.opened
     plan.expect_reading()
     return batches.BatchSource(
       plan,
@@ -585,7 +441,7 @@ class Pipeline:
     return feed.data_loader(
       source,
       seed=self.options.seed,
-      operations=[*self._operations, *operations],
+      operations=[*self.operations, *operations],
       worker_count=count,
     )
 
@@ -594,14 +450,16 @@ class Pipeline:
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes, *lines = self.run_plan.describe()
     epochs = self.options.epochs or "for ever"
-    of = " of" if self.kind == "rows" else ""
+    of = " of" if self.run_options.kind == "rows" else ""
     head = (
       f"input: {steps}{of} {shapes}, seed {self.options.seed}, epochs {epochs},"
       f" remainder {self.options.remainder}"
     )
     entries = [f"  dataset_mix: {entry}" for entry in self.options.mix_entries]
-    if self.steps.skip:
-      skipped = ", ".join(f"{low} .. {high}" for low, high in self.steps.skip)
+    if self.run_plan.steps.skip:
+      skipped = ", ".join(
+        f"{low} .. {high}" for low, high in self.run_plan.steps.skip
+      )
       entries.append(f"  skip: data steps {skipped}")
     entries += self.run_plan.gone.describe()
     entries += self._trusted()

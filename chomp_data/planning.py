@@ -10,7 +10,11 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 import contextlib
+import contextvars
+import dataclasses
+import functools
 from typing import Any
 
 from absl import logging
@@ -33,15 +37,16 @@ from chomp_data.mix import mixture
 from chomp_data.order import shuffled as shuffled_lib
 from chomp_data.phased import phased_source
 from chomp_data.phased import previous_run
-from chomp_data.phased import remainder
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import tombstones
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
 from chomp_data.sources import source_opening
+from chomp_data.storage import opening
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores.zarr import zarr_opening
 
@@ -49,6 +54,9 @@ PATH = options_lib.PATH
 
 # document_id travels as int32 unless JAX has 64-bit types enabled.
 _MAX_INT32 = 2**31 - 1
+
+# Sources in buckets that are opened at once.
+_OPENED_TOGETHER = 64
 
 Datasets = dict[str, dataset_lib.Dataset]
 
@@ -110,16 +118,21 @@ def row_sources(
   # Each source reserves one window, in the order in which they join, so that a
   # source added later never narrows the windows of earlier ones.
   room = options.shuffle_cache_bytes
+  unit = None if run.mix is None else run.mix.balanced_unit
+  with _together(run, joining) as call:
+    rows = {
+      name: call(_rows_of, name, run.sources[name], options, previous, unit)
+      for name in joining
+    }
   for name in joining:
-    path = f"{PATH}.sources.{name}"
-    with opened.source(path):
+    with opened.source(f"{PATH}.sources.{name}"):
       ordered = ordered_sources[name] = _ordered(
         name,
         run.sources[name],
         options,
+        rows[name](),
         max(room, 0),
         run.mix is not None,
-        previous,
       )
       if ordered.windows is not None:
         room -= ordered.windows.window_bytes
@@ -232,13 +245,111 @@ class _PreviousRun:
     return None if remaining_rows.remaining is None else remaining_rows
 
 
+def _is_remote(path: str) -> bool:
+  try:
+    return opening.open_storage(path).directory is None
+  except stores.StoreError:
+    return False  # Whoever opens it says what is wrong.
+
+
+@contextlib.contextmanager
+def _together(
+  run: options_lib.RunOptions, names: Sequence[str]
+) -> Iterator[Callable[..., Callable[[], Any]]]:
+  """Calls functions, together where they wait for object stores.
+
+  Args:
+    run: Its stores are read.
+    names: Of its sources.
+
+  Yields:
+    Takes a function and its arguments, and returns what gives its result.
+  """
+  urls = [
+    path
+    for name in names
+    for path in run.sources[name].paths
+    if _is_remote(path)
+  ]
+  if len(urls) < 2:
+    yield functools.partial
+    return
+  with futures.ThreadPoolExecutor(min(_OPENED_TOGETHER, len(urls))) as pool:
+
+    def call(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+      context = contextvars.copy_context()
+      return pool.submit(context.run, function, *args).result
+
+    yield call
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+  """The rows of a source before they are ordered.
+
+  Attributes:
+    by_epoch: From the epoch from which on they are read.
+    remaining: What `start_after` leaves of an epoch, or None.
+    after: What decides what remains, as JSON values.
+  """
+
+  by_epoch: dict[int, row_source.RowSource]
+  remaining: row_source.RowSource | None = None
+  after: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def _rows_of(
+  name: str,
+  source: options_lib.SourceOptions,
+  options: Any,
+  previous: _PreviousRun,
+  unit: str | None,
+) -> _Rows:
+  """Opens the stores of a source and makes its rows.
+
+  Args:
+    name: The source's name.
+    source: Its options.
+    options: The options of `config.data`.
+    previous: The run that `start_after` names, if any.
+    unit: What a mix balances, or None without one.
+  """
+  opened = _open(source)
+  joined = source.joined or (0,) * len(opened)
+  present = {
+    epoch: opened[: bisect.bisect_right(joined, epoch)]
+    for epoch in sorted(set(joined))
+  }
+  previous_rows = previous.of(name, source, present[min(present)])
+  by_epoch = {
+    epoch: _row_source(name, source, stores.as_one(members), options)
+    for epoch, members in present.items()
+  }
+  if unit is not None and any(_is_remote(path) for path in source.paths):
+    # A mix needs the units of each source: fetched here, together with others.
+    prefix_sums.epoch_units(by_epoch[min(by_epoch)], 0, unit)
+  if previous_rows is None or previous_rows.remaining is None:
+    return _Rows(by_epoch)
+  remaining = _row_source(name, source, previous_rows.remaining, options)
+  if not len(remaining):
+    logging.warning(
+      "%s.start_after: the %d tokens of %r that remain of the epoch make no"
+      " row: it begins anew.",
+      PATH,
+      previous_rows.remaining.num_tokens,
+      name,
+    )
+    return _Rows(by_epoch)
+  return _Rows(by_epoch, remaining, previous_rows.after)
+
+
 def _ordered(
   name: str,
   source: options_lib.SourceOptions,
   options: Any,
+  rows: _Rows,
   cache_bytes: int,
   mixed: bool,
-  previous: _PreviousRun,
 ) -> phased_source.Ordered:
   """Returns the rows of a source in their order, in one or more phases.
 
@@ -246,14 +357,11 @@ def _ordered(
     name: The source's name.
     source: Its options.
     options: The options of `config.data`.
+    rows: The rows.
     cache_bytes: Most bytes of its shuffle windows.
     mixed: Whether the run mixes sources.
-    previous: The run that `start_after` names, if any.
   """
   path = f"{PATH}.sources.{name}"
-  opened = _open(source)
-  joined = source.joined or (0,) * len(opened)
-  epochs = sorted(set(joined))
 
   def shuffled(rows: row_source.RowSource) -> shuffled_lib.ShuffledSource:
     return shuffled_lib.ShuffledSource(
@@ -267,31 +375,13 @@ def _ordered(
       mixed=mixed,
     )
 
-  present = [opened[: bisect.bisect_right(joined, epoch)] for epoch in epochs]
-  previous_rows = previous.of(name, source, present[0])
   all_epochs = phased_source.of_joining_stores(
-    {
-      epoch: shuffled(
-        _row_source(name, source, stores.as_one(members), options)
-      )
-      for epoch, members in zip(epochs, present, strict=True)
-    },
-    path,
+    {epoch: shuffled(rows) for epoch, rows in rows.by_epoch.items()}, path
   )
-  if previous_rows is None or previous_rows.remaining is None:
+  if rows.remaining is None:
     return all_epochs
-  pieces = _row_source(name, source, previous_rows.remaining, options)
-  if not len(pieces):
-    logging.warning(
-      "%s.start_after: the %d tokens of %r that remain of the epoch make no"
-      " row: it begins anew.",
-      PATH,
-      previous_rows.remaining.num_tokens,
-      name,
-    )
-    return all_epochs
-  first_epoch = shuffled(remainder.RemainderSource(pieces))
-  return phased_source.continued(all_epochs, first_epoch, previous_rows.after)
+  first_epoch = shuffled(phased_source.RemainderSource(rows.remaining))
+  return phased_source.continued(all_epochs, first_epoch, rows.after)
 
 
 def _row_source(

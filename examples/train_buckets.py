@@ -203,8 +203,8 @@ def _step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     ]
-  if pipe.mix is not None:
-    for line in pipe.mix.unserved(train.num_steps):
+  if pipe.run_plan.mix is not None:
+    for line in pipe.run_plan.mix.unserved(train.num_steps):
       logging.warning("%s", line)
   return []
 

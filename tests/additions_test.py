@@ -24,6 +24,7 @@ from chomp_data.prepare.tokenizers import kinds
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
+from chomp_data.splice import grid
 from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
@@ -138,7 +139,7 @@ def test_a_row_kind_is_a_class_and_an_entry(head, store):
   assert batch["tokens"][1, :7].tolist() == wanted[SEQ_LEN:].tolist()
   assert len(kept) == len(wanted)
   assert pipe.accounts.at(3)["a"].tokens == int(pipe.plan(0, 3).length.sum())
-  assert len(pipe.validation()["a"])
+  assert len(grid.validation_of(pipe.sources["a"]))
 
 
 @pytest.mark.parametrize("kind", ["none", "full", "era", "block"])
@@ -239,7 +240,7 @@ def test_a_unit_of_rows_is_a_function_and_an_entry(head, store, monkeypatch):
   spans = pipe.plan(0, step)
   rows = spans.row_sums(spans.length**2 // SEQ_LEN)
   given = np.bincount(spans.row_source(), rows)
-  assert pipe.mix.consumed(step)["a"].units == given[0]
+  assert pipe.run_plan.mix.consumed(step)["a"].units == given[0]
   assert abs(given[0] / 3 - given[1]) <= SEQ_LEN
 
 
@@ -265,7 +266,7 @@ def test_a_unit_of_buckets_is_a_function_and_an_entry(store, monkeypatch):
   )
   pipe = pipeline.build(config)
   assert pipe.fingerprint["mix"]["unit"] == "squares"
-  shares = pipe.mix.consumed(pipe.num_steps // 2)
+  shares = pipe.run_plan.mix.consumed(pipe.num_steps // 2)
   assert shares["a"].units % 64 == 0 < shares["a"].units
 
 
@@ -275,8 +276,8 @@ class Paragraphs(base.InputKind):
   def compression(self, name):
     return "none" if name.endswith(".par") else None
 
-  def split(self, file, part_bytes):
-    del part_bytes
+  def split(self, file, opened, part_bytes, options):
+    del opened, part_bytes, options
     return [base.InputPiece(file, 0, file.size, 1, file.size)]
 
   def read(self, piece, options):

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "chomp_data"
 # From the bottom up: a room may import its own level and those before it.
 LEVELS = [
   {"version", "errors", "schema", "index", "kernels"},
-  {"rows"},
+  {"rows", "storage"},
   {"stores"},
   {"prepare"},
   {"sources"},

@@ -22,10 +22,10 @@ import chomp_data
 from chomp_data.config import options as config_options
 from chomp_data.integrations import maxtext
 from chomp_data.integrations import prometheus
-from chomp_data.prepare import saving
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import masks
+from examples import save_to_disk
 
 PACKAGE = pathlib.Path(chomp_data.__file__).parent
 
@@ -67,7 +67,6 @@ NOT_RUN = (
   "Pipeline.samples",
   "Store.document_meta",
   "Store.set_cache_dir",
-  "Store.tokenizer_file",
   "load_config",
 )
 
@@ -137,7 +136,6 @@ RIGHT = {
   "MultiSpliceOptions-shuffle_offsets": [5],
   "SpliceOptions-shuffle_content": [5],
   "SpliceOptions-shuffle_offsets": [5],
-  "Store.closest_id-name": [""],
   "make_iterator-sharding": [None],
 }
 ANY = [NOTHING]
@@ -183,7 +181,7 @@ def made(tmp_path_factory):
   pipe = chomp_data.build(data)
   iterator = chomp_data.make_iterator(data)
   sample = {"pixels": np.zeros((4, 4), np.uint8)}
-  saving.save_to_disk(
+  save_to_disk.save_to_disk(
     root / "samples", [(sample, {"height": 4, "width": 4})] * 3
   )
   yield types.SimpleNamespace(
@@ -317,27 +315,20 @@ def calls(made):
     "Spans.row_sums": {"values": spans.length},
     "Spans.rows": {"first": 0, "last": 1},
     "Spans.take": {"pick": numbers, "row": numbers, "num_rows": 3},
-    "Store.at_ends": {"documents": numbers},
     "Store.bounds": {"documents": numbers},
     "Store.copy_tokens": {
       **copies,
       "out": np.zeros(9, np.int32),
       "positions": numbers,
     },
-    "Store.document_id": {"document": 0},
     "Store.document_ids": {"documents": numbers},
     "Store.document_meta": {"documents": numbers},
-    "Store.document_weights": {"documents": numbers},
     "Store.find_documents": {"ids": ["0"]},
-    "Store.closest_id": {"name": "0"},
-    "Store.label_runs": copies,
     "Store.prefetch": copies,
-    "Store.prefetch_labels": {**copies, "documents": numbers},
     "Store.read_document": {"document": 0},
     "Store.read_tokens": copies,
     "Store.set_cache_bytes": {"cache_bytes": 1},
     "Store.set_cache_dir": {"directory": str(made.root), "most_bytes": 9},
-    "Store.trained_before": {"positions": numbers},
   }
 
 

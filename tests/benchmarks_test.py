@@ -25,8 +25,12 @@ fake = corpora.LengthsStore(pathlib.Path(sys.argv[1], "fake"), 3_000)
 some = np.asarray([2_999, 0, 17, 17])
 same = [
   *(getattr(fake, name) == getattr(real, name) for name in (
-    "num_documents", "num_tokens", "chunk_tokens", "vocab_size", "token_dtype"
+    "num_documents", "num_tokens"
   )),
+  *(getattr(fake.opened, name) == getattr(real.opened, name) for name in (
+    "chunk_tokens", "token_dtype"
+  )),
+  fake.tokenizer_info.vocab_size == real.tokenizer_info.vocab_size,
   all(np.array_equal(a, b)
       for a, b in zip(fake.bounds(some), real.bounds(some), strict=True)),
 ]
@@ -92,11 +96,12 @@ def number(text):
 
 
 def test_many_sources_hold_no_descriptor_and_a_killed_packing_goes_on(tmp_path):
-  mixes, chains, packed, virtual = run("scale", tmp_path)
+  mixes, chains, packed, memory, virtual = run("scale", tmp_path)
   assert [line["sources"] for line in mixes] == ["2", "5"]
   assert [line["descriptors"] for line in mixes] == ["0", "0"]
   assert [line["stages"] for line in chains] == ["1", "50"]
   assert [line["the same bytes"] for line in packed] == [*["yes"] * 3, ""]
+  assert [line["sources"] for line in memory] == ["3"] * 3
   assert [line["rows"] for line in virtual] == ["sequential", "exact"]
 
 
@@ -267,3 +272,15 @@ def test_stalls(tmp_path):
   for line in table:
     assert int(line["batches"].replace(",", "")) > 10
     assert 0 < float(line["median, ms"]) <= float(line["longest, ms"])
+
+
+def test_a_host_of_a_pod_asks_for_no_more_with_more_hosts(tmp_path):
+  (table,) = run("cold_start", tmp_path)
+  assert len(table) == 6
+  for one, sixteen in zip(table[::2], table[1::2], strict=True):
+    assert (one["hosts"], sixteen["hosts"]) == ("1", "16")
+    assert one["rows"] == sixteen["rows"]
+    # A store: its manifest, offsets, side indexes and a chunk or two.
+    assert 4 * 4 <= int(sixteen["requests"]) <= 4 * 20
+    assert int(sixteen["requests"]) <= int(one["requests"]) + 8
+    assert float(sixteen["first batch, s"]) < 10

@@ -10,6 +10,7 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data.audit import naming
+from chomp_data.audit import visits
 from chomp_data.commands import stores as stores_command
 from chomp_data.config import options
 from chomp_data.prepare.tokenizers import training
@@ -99,7 +100,7 @@ def test_a_document_of_tombstones(path, tmp_path):
 
 
 CALLS = {
-  "source": (lambda p: p.exposures("wbe", 0, 1), "web"),
+  "source": (lambda p: visits.exposures(p, "wbe", 0, 1), "web"),
   "document": (lambda p: naming.find_document(p, "web/law/ruling.tx"), IDS[1]),
   "source of a document": (lambda p: naming.find_document(p, "wb/0"), "web"),
   "store options": (

@@ -27,9 +27,9 @@ from chomp_data.bucket import array_dataset
 from chomp_data.bucket import document_dataset
 from chomp_data.config import bucket_sections as sections
 from chomp_data.config import options as options_lib
-from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 # What a slip, a flag or another program may leave in the place of a value.
 VALUES = [
@@ -91,7 +91,7 @@ def configs(tmp_path_factory):
     for h, w in [(4, 6), (8, 8)] * 12
   ]
   samples_array_record.write_samples(root / "samples", own)
-  saving.save_to_disk(root / "arrow", own)
+  save_to_disk.save_to_disk(root / "arrow", own)
   run = {"seq_len": 32, "global_batch_size": 4}
   data = filled(options_lib.RowFields, **run)
   zarr, records = str(root / "zarr"), str(root / "records")

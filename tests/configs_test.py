@@ -13,10 +13,10 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import options
-from chomp_data.prepare import images
 from chomp_data.reference import train_options
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import drawings
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
@@ -28,7 +28,7 @@ IN_ROWS = [name for name in NAMES if name not in BUCKETED]
 def pictures_store(tmp_path_factory):
   """Pictures enough for a batch of every size, as a path."""
   path = tmp_path_factory.mktemp("pictures") / "digits"
-  samples_array_record.write_samples(path, images.samples("digits", 450))
+  samples_array_record.write_samples(path, drawings.samples("digits", 450))
   return str(path)
 
 

@@ -56,6 +56,8 @@ def run_tool(
     _own_logging(err),
     _own_flags(),
     mock.patch.object(sys, "argv", command),
+    # As Python does: examples import what is beside them.
+    mock.patch.object(sys, "path", [str(path.parent), *sys.path]),
     mock.patch.dict(os.environ, env or {}),
     contextlib.chdir(cwd),
     contextlib.redirect_stdout(out),

@@ -122,7 +122,7 @@ def check_run(data, corpora):
   """Compares every step with single positions, and sums with the accounts."""
   pipe = pipeline.build(data)
   by_number = [corpora[name] for name in pipe.source_names]
-  weighted = any(own.store.has_weights for own in by_number)
+  weighted = any(own.store.labels.has_weights for own in by_number)
   totals = dict.fromkeys(pipe.source_names, 0)
   for step in steps_of(pipe):
     accounts = pipe.accounts.at(step)
@@ -130,7 +130,9 @@ def check_run(data, corpora):
     batch = pipe.canonical(step)
     spans = pipe.plan(step)
     slow = labelled.expected(
-      by_number, spans, pipe.buckets[pipe.planned(step).bucket].shape[0]
+      by_number,
+      spans,
+      pipe.buckets[pipe.run_plan.planned(step).bucket].shape[0],
     )
     np.testing.assert_array_equal(batch["loss_mask"], slow["loss_mask"])
     assert ("loss_weight" in batch) == weighted
@@ -163,7 +165,7 @@ def test_a_mix_of_stores_with_and_without_labels(corpora, rows, unit):
   pipe = check_run(rows_config(corpora, rows, names, mix=mix), corpora)
   if unit == "loss_tokens":
     step = pipe.num_steps // 2
-    own = pipe.mix.consumed(step)
+    own = pipe.run_plan.mix.consumed(step)
     accounts = pipe.accounts.at(step)
     assert all(own[n].units == accounts[n].loss_tokens for n in names)
     level = [own["chats"].units / 2, own["masked"].units, own["text"].units]

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = {
-  "chomp-prepare", "chomp-prepare-images", "chomp-diff", "chomp-inspect",
+  "chomp-prepare", "chomp-diff", "chomp-inspect",
   "chomp-losses", "chomp-stores", "chomp-simulate", "chomp-trace",
   "chomp-train", "chomp-verify-run",
 }  # fmt: skip

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The config of a store in zstd: read through TensorStore, the same batches."""
+"""The config of a store in zstd: read through a cache, the same batches."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.commands import stores as command
-from chomp_data.stores.zarr import cached_array
+from chomp_data.stores.zarr import chunked_array
 from chomp_data.testing import batch_hashes
 from configs import zstd_store
 from tests import in_process
@@ -37,8 +37,8 @@ def test_batches_are_those_of_the_store_that_is_not_compressed(
         [batch_hashes.batch_sha256(pipe.batch(step)) for step in range(20)],
       )
     )
-  tokens = pipe.sources["stdlib"].store._opened.tokens
-  assert isinstance(tokens, cached_array.CachedArray)
+  tokens = pipe.sources["stdlib"].store.opened.tokens
+  assert isinstance(tokens, chunked_array.ChunkedArray)
   assert tokens.counters.chunks_fetched
   assert found[0] == found[1]
 

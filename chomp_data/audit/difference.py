@@ -26,6 +26,7 @@ from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import answers
 from chomp_data.rows import spans as spans_lib
 
 # Rows compared at once, and steps of buckets.
@@ -301,7 +302,7 @@ class _Samples:
         return step
       if a.bucket_of(step)[0] not in self._same_stores:
         return step
-      of_a, of_b = a.planned(step).samples, b.planned(step).samples
+      of_a, of_b = (pipe.run_plan.planned(step).samples for pipe in (a, b))
       assert of_a is not None
       assert of_b is not None
       if not np.array_equal(of_a, of_b):
@@ -325,7 +326,7 @@ class _Spans:
     }
     rows = max(bucket.batch_size for own in (a, b) for bucket in own.buckets)
     self.most_steps: int = max(1, _BLOCK_ROWS // rows)
-    if a.kind != "rows" or b.kind != "rows":
+    if {a.run_options.kind, b.run_options.kind} != {"rows"}:
       self.most_steps = min(self.most_steps, _BLOCK_STEPS)
 
   def first_step(self, first: int, count: int) -> int | None:
@@ -386,8 +387,8 @@ class _Spans:
 def _sizes(pipe: pipeline.Pipeline, first: int, count: int) -> np.ndarray:
   """Returns int64[count], the rows of steps."""
   steps = np.arange(first, first + count)
-  if pipe.kind == "rows":
-    return pipe.steps.sizes_of(pipe.steps.data_steps(steps))
+  if pipe.run_options.kind == "rows":
+    return pipe.run_plan.steps.sizes_of(pipe.run_plan.steps.data_steps(steps))
   sizes = {bucket.name: bucket.batch_size for bucket in pipe.buckets}
   return np.asarray([sizes[pipe.bucket_of(s)[1]] for s in steps.tolist()])
 
@@ -430,7 +431,8 @@ class _Taken:
     account = self.accounts.get(name)
     if account is None or not account.rows:
       return np.empty(0, np.int64)
-    return np.flatnonzero(self.pipe.accounts.documents(name, self.step))
+    questions = answers.of(self.pipe.run_plan)
+    return np.flatnonzero(questions.documents(name, self.step))
 
   def given(
     self, name: str, documents: np.ndarray, others: np.ndarray
@@ -454,7 +456,7 @@ def _alike(a: pipeline.Pipeline, b: pipeline.Pipeline, name: str) -> bool:
     return False
   old, new = a.fingerprint, b.fingerprint
   ours = ["seed", "seq_len", "skip", "tombstones"]
-  if a.kind != "rows" or b.kind != "rows":
+  if {a.run_options.kind, b.run_options.kind} != {"rows"}:
     ours += ["buckets", "remainder"]
   return old["sources"][name] == new["sources"][name] and all(
     old.get(key) == new.get(key) for key in ours

@@ -16,6 +16,7 @@ import numpy as np
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.plans import answers
+from chomp_data.plans import questions as questions_lib
 
 # Begins of epochs that are looked up; further ones are counted.
 _MOST_BEGINS = 8
@@ -167,9 +168,9 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
   Raises:
     IndexError: If the run has fewer.
   """
-  accounts = pipe.accounts
+  accounts, questions = pipe.accounts, answers.of(pipe.run_plan)
   first, last = accounts.at(0), accounts.at(steps)
-  held = accounts.rows_held(steps)
+  held = questions.rows_held(steps)
   rows = sum(last[n].rows - own.rows for n, own in first.items())
   positions = tokens = loss_tokens = None
   if pipe.sources:
@@ -190,8 +191,8 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
     sources={
       name: Source(
         **dataclasses.asdict(own),
-        begins=_begins(pipe, name, own.epochs, steps),
-        ends=_within(accounts.ends(name), steps),
+        begins=_begins(questions, name, own.epochs, steps),
+        ends=_within(questions.ends(name), steps),
       )
       for name, own in last.items()
     },
@@ -211,13 +212,13 @@ def _taken(first: Mapping, last: Mapping, unit: str) -> int | None:
 
 
 def _begins(
-  pipe: pipeline.Pipeline, name: str, epochs: float, steps: int
+  questions: questions_lib.Questions, name: str, epochs: float, steps: int
 ) -> tuple[int, ...]:
   """Returns the first steps of a source's passes but the first."""
   found = []
   epoch = 1
   while epoch < epochs and len(found) < _MOST_BEGINS:
-    step = pipe.accounts.epoch_begins(name, epoch)
+    step = questions.epoch_begins(name, epoch)
     # Those before the run have none. In a curriculum a source was passed when
     # all of its buckets were: samples may be many epochs ahead of that.
     if step is not None:
@@ -235,23 +236,24 @@ def _within(step: int | None, steps: int) -> int | None:
 def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
   """Returns where weights, batch sizes and data steps change."""
   found: list[tuple[int, str, str]] = []
-  for step, weights in [] if pipe.mix is None else pipe.mix.stages:
+  mix, run_steps = pipe.run_plan.mix, pipe.run_plan.steps
+  for step, weights in [] if mix is None else mix.stages:
     whole = sum(weights.values())
     shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
     found.append((step, "stage", ", ".join(shares)))
   for step, text in answers.of(pipe.run_plan).stages():
     _, _, shares = text.partition(": ")
     found.append((step, "buckets", shares))
-  if len(pipe.steps.sizes) > 1:
-    found += [(s, "batch_size", f"{n} rows") for s, n in pipe.steps.sizes]
+  if len(run_steps.sizes) > 1:
+    found += [(s, "batch_size", f"{n} rows") for s, n in run_steps.sizes]
   found += [
     (first, "skip", f"data steps {first} .. {last} are left out")
-    for first, last in pipe.steps.skip
+    for first, last in run_steps.skip
   ]
   found += [
     (int(step), "tombstones", "documents are gone")
     for step in pipe.fingerprint.get("tombstones", {})
   ]
   # These count data steps.
-  marks = [Mark(pipe.steps.before(step), *own) for step, *own in found]
+  marks = [Mark(run_steps.before(step), *own) for step, *own in found]
   return sorted((m for m in marks if m.step < steps), key=lambda m: m.step)

@@ -22,7 +22,7 @@ from chomp_data import joining
 from chomp_data import pipeline
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.stores import places
+from chomp_data.storage import opening
 
 RUNNING = "running"
 
@@ -195,7 +195,8 @@ def read(workdir: str) -> JobState | None:
   """
   record = saved_states.find(workdir)
   saved = None if record is None else _saved(record)
-  if places.is_url(workdir) or saved_states.is_one(workdir):
+  is_remote = opening.open_storage(workdir).directory is None
+  if is_remote or saved_states.is_one(workdir):
     return saved
   told = _told(pathlib.Path(workdir) / _FILE)
   if told is None:

@@ -82,7 +82,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
         f"`document` must be the id of a document of source {source!r}, got"
         f" {text!r}, which none of its {count} documents has. Its first are"
         f" {shown}; by number it is {source}/#0 and so on."
-        + store.closest_id(name)
+        + store.opened.ids.closest(name)
       ]
     )
   if len(found) > 1:

@@ -119,7 +119,8 @@ def overlap(
   ids: dict[str, _Known] = {}
   contents: dict[bytes, _Known] = {}
   kinds = {
-    own.store.tokenizer_identity for own in (*one.values(), *other.values())
+    own.store.opened.tokenizer_identity
+    for own in (*one.values(), *other.values())
   }
   by_content = way != "id" and len(kinds) == 1
   if way == "content" and not by_content:

@@ -95,20 +95,20 @@ class _Reader:
 
   def __init__(self, store: stores.Store):
     self.store = store
-    each = store.chunk_tokens * store.token_dtype.itemsize
+    each = store.opened.chunk_tokens * store.opened.token_dtype.itemsize
     self.room: int = max(1, store.cache_bytes // each)
     members = [store]
     if isinstance(store, concatenated.ConcatenatedStore):
       members = list(store.members)
-    counts = [-(-own.num_tokens // own.chunk_tokens) for own in members]
+    counts = [-(-own.num_tokens // own.opened.chunk_tokens) for own in members]
     self.num_chunks: int = sum(counts)
-    self._sizes = [own.chunk_tokens for own in members]
+    self._sizes = [own.opened.chunk_tokens for own in members]
     self._bounds = np.cumsum([0, *(own.num_tokens for own in members)])
     # Chunks of two stores are no neighbours: a number between is left out.
     self._first = np.cumsum([0, *(count + 1 for count in counts)])[:-1]
     self._chunk_bytes = np.asarray(
       [
-        own.stored_bytes / max(count, 1)
+        own.opened.stored_bytes / max(count, 1)
         for own, count in zip(members, counts, strict=True)
       ]
     )

@@ -43,7 +43,7 @@ def step_records(
   A sample of arrays has a number as its `document`, and no span.
   """
   for step in range(first, last):
-    about = {"step": step, "data_step": pipe.steps.data_step(step)}
+    about = {"step": step, "data_step": pipe.run_plan.steps.data_step(step)}
     if not pipe.sources:
       name, _ = pipe.bucket_of(step)
       assert name is not None
@@ -99,7 +99,7 @@ def visit_records(
   found = visits.Visits(pipe, source, document).next_visits(from_step)
   about = _sample(source, document)
   if source in pipe.sources:
-    about["id"] = pipe.sources[source].store.document_id(document)
+    about["id"] = pipe.sources[source].store.document_ids([document])[0]
   for own in itertools.islice(found, count):
     yield {
       "step": own.step,
@@ -121,7 +121,7 @@ def exposure_records(
   Args:
     pipe: The run.
     source: The source's name.
-    counts: int64[num_documents], of `Pipeline.exposures`.
+    counts: int64[num_documents], as `visits.exposures` returns them.
   """
   seen = np.flatnonzero(counts)
   for low in range(0, len(seen), _DOCUMENTS):

@@ -14,11 +14,18 @@ from absl import logging
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data import schema
 from chomp_data.kernels import compiled
+from chomp_data.plans import answers
+from chomp_data.plans import consumption
 from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import trails
 
 # Counting that takes longer is said before it begins.
 _LONG_S = 1.0
+
+# Steps planned at once.
+_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +53,88 @@ class Visit:
   exposure: int
 
 
+def trail(pipe: pipeline.Pipeline, source: str, document: int) -> trails.Trail:
+  """Returns the places of a document: the data steps and rows that hold it.
+
+  Args:
+    pipe: The run.
+    source: The source's name.
+    document: Its number; for arrays, the number of a sample.
+
+  Raises:
+    ConfigError: If there is no such source.
+    IndexError: If there is no document of that number.
+  """
+  questions = answers.of(pipe.run_plan)
+  schema.name_among("source", source, pipe.source_names)
+  count = questions.num_documents(source)
+  if not 0 <= document < count:
+    raise IndexError(
+      f"`document` must be in 0 .. {count - 1} of source {source!r}, got"
+      f" {document}. Correct it."
+    )
+  return questions.trail(source, document)
+
+
+def exposures(
+  pipe: pipeline.Pipeline, source: str, first: int, last: int
+) -> np.ndarray:
+  """Counts the spans of each document, or the visits of each sample.
+
+  Epochs with equal counts are counted once. From the first step with removed
+  tokens on, every step is planned.
+
+  Args:
+    pipe: The run.
+    source: The source's name.
+    first: The first step.
+    last: The step after the last, at most those of the run.
+
+  Returns:
+    int64[num_documents].
+
+  Raises:
+    ConfigError: If there is no such source.
+    IndexError: If a step is not of the run.
+  """
+  plan = pipe.run_plan
+  steps, questions = plan.steps, answers.of(plan)
+  schema.name_among("source", source, pipe.source_names)
+  _check_step(pipe, "first", first)
+  if last < first:
+    raise IndexError(
+      f"`last` must be at least `first`, got {last} and {first}. Swap them."
+    )
+  _check_step(pipe, "last", last)
+  if consumption.is_removed_before(plan, last):
+    edge = max(first, steps.before(plan.gone.first_step or 0))
+    counts = np.zeros(questions.num_documents(source), np.int64)
+    if first < edge:
+      counts += exposures(pipe, source, first, edge)
+    number = pipe.source_names.index(source)
+    for step in range(edge, last, _STEPS):
+      spans = plan.spans(step, min(_STEPS, last - step)).live()
+      documents = spans.document[spans.source == number]
+      counts += np.bincount(documents, minlength=len(counts))
+    return counts
+  ends = [steps.data_step(first), steps.data_step(last)]
+  counts = questions.exposures(source, *ends)
+  for low, high in steps.skipped(last):
+    if low >= ends[0]:
+      counts -= questions.exposures(source, low, high)
+  return counts
+
+
+def _check_step(pipe: pipeline.Pipeline, name: str, step: int) -> None:
+  """Raises IndexError unless a step is a step of the run, or its end."""
+  most = pipe.num_steps
+  if step < 0 or step > (schema.MAX_COUNT if most is None else most):
+    bound = "at least 0" if most is None else f"in 0 .. {most}"
+    raise IndexError(
+      f"`{name}` must be {bound}, a step of the run, got {step}. Correct it."
+    )
+
+
 class Visits:
   """The visits of one document in a run."""
 
@@ -60,7 +149,7 @@ class Visits:
     self._pipe = pipe
     self._source = source
     self._document = document
-    self._trail = pipe.trail(source, document)
+    self._trail = trail(pipe, source, document)
     number = pipe.source_names.index(source)
     self._touched, self._gone = pipe.run_plan.gone.times(number, document)
     self._counted: dict[int, int] = {}
@@ -80,7 +169,7 @@ class Visits:
     return self._counted[step]
 
   def _count(self, step: int) -> int:
-    steps = self._pipe.steps
+    steps = self._pipe.run_plan.steps
     if self._touched is not None:
       first = steps.before(self._touched)
       if first < step:
@@ -114,7 +203,7 @@ class Visits:
 
   def _from(self, step: int, exposure: int | None) -> Iterator[Visit]:
     """Yields visits from a step on, after so many; None counts them."""
-    steps, end = self._pipe.steps, self._pipe.num_steps
+    steps, end = self._pipe.run_plan.steps, self._pipe.num_steps
     found = self._trail.next_visits(steps.data_step(step))
     for data_step, places in itertools.groupby(found, lambda place: place[0]):
       run_step = steps.run_step(data_step)
@@ -136,7 +225,7 @@ class Visits:
     Args:
       step: At most the steps of the run.
     """
-    steps = self._pipe.steps
+    steps = self._pipe.run_plan.steps
     exposure = self.count_before(step)
     if not exposure:
       return
@@ -157,12 +246,14 @@ class Visits:
   ) -> Iterator[Visit]:
     """Yields the visits of a step in order, after so many others."""
     rows = np.unique([row for _, row in places])
-    planned = self._pipe.planned(step, rows)
+    plan = self._pipe.run_plan
+    bucket = plan.buckets[plan.at(step)[1]]
+    planned = plan.planned(step, 1, {bucket.name: rows})
     for row, start, length, column in self._own(planned, rows):
       exposure += 1
       yield Visit(
         step=step,
-        data_step=self._pipe.steps.data_step(step),
+        data_step=self._pipe.run_plan.steps.data_step(step),
         row=row,
         document=self._document,
         start=start,

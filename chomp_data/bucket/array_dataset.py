@@ -132,13 +132,6 @@ class ArrayDataset(dataset.Dataset):
   ) -> dict[str, np.ndarray]:
     """Returns arrays, metadata, sizes and identities of samples of a bucket.
 
-    Args:
-      bucket: The bucket's number.
-      samples: int64[R], samples of it; -1 is padding.
-      number: The dataset's number in the run.
-      spans: None.
-      columns: None.
-
     Returns:
       The arrays [R, ...] and metadata [R] (int32 or float32), `height` and
       `width` int32[R], `dataset_id` int32[R] and `sample_id` int32[R], both -1
@@ -159,23 +152,20 @@ class ArrayDataset(dataset.Dataset):
         name: np.empty((0, *spec.shape), spec.dtype)
         for name, spec in self.store.specs(height, width).items()
       }
-    batch = {}
-    for name, value in values.items():
-      if name not in self._types:
-        batch[name] = _spread(value, real, len(samples))
+    fields = {
+      name: value for name, value in values.items() if name not in self._types
+    }
     for name, dtype in self._types.items():
-      value = self._cast(name, values.get(name, np.empty(0, dtype)), numbers)
-      batch[name] = _spread(value, real, len(samples))
-    sample_id = np.full(len(samples), -1, np.int32)
-    sample_id[real] = numbers
-    dataset_id = np.full(len(samples), -1, np.int32)
-    dataset_id[real] = number
+      value = values.get(name, np.empty(0, dtype))
+      fields[name] = self._cast(name, value, numbers)
+    count = len(samples)
+    of_dataset = np.full(len(real), number, np.int32)
     return {
-      **batch,
-      "height": np.full(len(samples), height, np.int32),
-      "width": np.full(len(samples), width, np.int32),
-      "dataset_id": dataset_id,
-      "sample_id": sample_id,
+      **{name: _spread(value, real, count) for name, value in fields.items()},
+      "height": np.full(count, height, np.int32),
+      "width": np.full(count, width, np.int32),
+      "dataset_id": _spread(of_dataset, real, count, -1),
+      "sample_id": _spread(numbers.astype(np.int32), real, count, -1),
     }
 
   @property
@@ -327,10 +317,12 @@ def sizes_of(
   return sorted(sizes)
 
 
-def _spread(value: np.ndarray, real: np.ndarray, count: int) -> np.ndarray:
-  """Returns values at the rows that are real, and 0 at the others."""
+def _spread(
+  value: np.ndarray, real: np.ndarray, count: int, padding: int = 0
+) -> np.ndarray:
+  """Returns values at the rows that are real, and padding at the others."""
   if len(real) == count:
     return value
-  filled = np.zeros((count, *value.shape[1:]), value.dtype)
+  filled = np.full((count, *value.shape[1:]), padding, value.dtype)
   filled[real] = value
   return filled

@@ -1,9 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where each stage of a curriculum over buckets begins in each dataset.
+"""A dataset's batches where the shares of its buckets change: a curriculum.
 
-Stages are given in steps of the run, lists in places of one dataset. The place
-of each dataset at a step follows from the stages before it:
+Each bucket has a list of batches, epoch after epoch, and the next batch of the
+dataset is of the bucket that has consumed the least per weight:
+
+    weights   8: 1, 16: 1       from place 4 on  16: 1, 32: 2
+    list      8 16 8 16         32 16 32 32 16 32 ...
+
+The share of a bucket whose epochs are complete goes to the others of its stage,
+so the share of the dataset stays the same. Stages are given in steps of the
+run, lists in places of one dataset; the place of each dataset at a step follows
+from the stages before it:
 
     step 0     a 16: 1, 32: 1             b 16: 1
     step 100   61 batches of a are read   39 of b
@@ -21,13 +29,151 @@ import numpy as np
 
 from chomp_data.bucket import batch_list
 from chomp_data.bucket import batch_order
-from chomp_data.bucket import staged_list
+from chomp_data.index import bracketed
+from chomp_data.index import hashing
+from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.mix import interleave
 
 # (from_step, weights by name of the bucket).
 Stage = tuple[int, Mapping[str, fractions.Fraction | int]]
+# (from_place, weights by number of the bucket).
+PlaceStage = tuple[int, Mapping[int, fractions.Fraction | int]]
 
-List = batch_list.BatchList | staged_list.StagedList
+# Places summed in one table.
+_BLOCK = interleave.BLOCK
+_CACHED_BLOCKS = 16
+
+# A list without an end is searched up to here, about 10**15 units.
+_MOST_SEARCHED = 2**50
+
+
+class StagedList:
+  """A dataset's batches in stages: a merge of the lists of its buckets.
+
+  Has the methods of `BatchList`; places are those of the merge.
+  """
+
+  def __init__(self, whole: batch_list.BatchList, stages: Sequence[PlaceStage]):
+    """Merges the buckets' lists.
+
+    Args:
+      whole: The list of all batches, without stages.
+      stages: (from_place, weights of buckets), ascending from place 0.
+
+    Raises:
+      ValueError: If a stage weighs no bucket.
+    """
+    filled = np.flatnonzero(whole.order.counts)
+    self._lists = {number: whole.only(number) for number in filled.tolist()}
+    self._names = {n: str(whole.order.buckets[n]) for n in self._lists}
+    self._merge = interleave.Interleave(
+      {self._names[n]: batches for n, batches in self._lists.items()},
+      [
+        interleave.Stage(
+          place, {self._names[n]: weight for n, weight in weights.items()}
+        )
+        for place, weights in stages
+      ],
+      hashing.fold_key(whole.order.key, "stages"),
+    )
+    self._stages = [(place, set(weights)) for place, weights in stages]
+    self._numbers = filled.astype(np.int32)
+    self.num_rows: int | None = self._merge.num_positions
+
+  def locate(
+    self, places: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns buckets, epochs and batch numbers at places, as `BatchList`."""
+    lane, row = self._merge.locate(places)
+    epoch, batch = np.empty_like(row), np.empty_like(row)
+    for number, pick in ragged.by_value(self._numbers[lane]):
+      _, epoch[pick], batch[pick] = self._lists[number].locate(row[pick])
+    return self._numbers[lane], epoch, batch
+
+  def parts_at(self, place: int) -> list[tuple[batch_order.BatchOrder, int]]:
+    """Returns the orders of the buckets and the place in each."""
+    rows = self._merge.rows_at(place).tolist()
+    orders = [batches.order for batches in self._lists.values()]
+    return list(zip(orders, rows, strict=True))
+
+  def places_at(self, bucket: int, places: np.ndarray) -> np.ndarray:
+    """Returns the places here of places in the order of a bucket."""
+    return self._merge.positions_of(self._names[bucket], places)
+
+  def passed_at(self, epochs: int) -> int | None:
+    """Returns the place at which `epochs` epochs of all buckets are complete.
+
+    A bucket that no later stage weighs counts until it is left out. None if the
+    place is never reached.
+    """
+    places = []
+    for number, batches in self._lists.items():
+      last = batches.passed_at(epochs) - 1
+      place = self._merge.position_of(self._names[number], last)
+      if place is None:
+        place = self._left_out_at(number)
+      if place is not None:
+        places.append(place)
+    return max(places) + 1 if places else None
+
+  def _left_out_at(self, bucket: int) -> int | None:
+    """Returns the place from which no stage weighs a bucket, or None."""
+    weighed = [bucket in weights for _, weights in self._stages]
+    if not any(weighed) or weighed[-1]:
+      return None
+    after = len(weighed) - weighed[::-1].index(True)
+    return self._stages[after][0]
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of the batches before places int64[N]."""
+    block, place = np.divmod(rows, _BLOCK)
+    units = np.empty(len(rows), np.int64)
+    for number, members in ragged.by_value(block):
+      units[members] = self._block_sums(number)[place[members]]
+    return units
+
+  def rows_below(self, units: int, near: bool = False) -> int:
+    """Returns how many places have fewer than `units` before them.
+
+    Beyond `_MOST_SEARCHED` units, which no run consumes, an estimate.
+    """
+    del near
+    if units <= 0:
+      return 0
+    if self.num_rows is None and units > _MOST_SEARCHED:
+      return self.rows_below(_MOST_SEARCHED) * units // _MOST_SEARCHED
+    # The last block with fewer units before its first place.
+    low, _ = bracketed.search(
+      lambda block: (self._units_at(block * _BLOCK), block),
+      lambda point: point[0] < units,
+      lambda point: units - 1 - point[0],
+      (0, 0),
+      last=None if self.num_rows is None else self.num_rows // _BLOCK,
+    )
+    first = low[1] * _BLOCK
+    return first + int(np.searchsorted(self._block_sums(low[1])[:-1], units))
+
+  def _units_at(self, place: int) -> int:
+    """Returns the units before a place."""
+    return int(self._merge.consumed(place)[1].sum())
+
+  @memo.remembered(_CACHED_BLOCKS)
+  def _block_sums(self, block: int) -> np.ndarray:
+    """Returns int64[n + 1], the units before the places of a block."""
+    first, last = block * _BLOCK, (block + 1) * _BLOCK
+    if self.num_rows is not None:
+      last = min(last, self.num_rows)
+    lane, row = self._merge.locate(np.arange(first, last))
+    of_batches = np.empty(last - first, np.int64)
+    for number, pick in ragged.by_value(self._numbers[lane]):
+      # A bucket's rows follow each other.
+      ends = np.append(row[pick], row[pick][-1] + 1)
+      of_batches[pick] = np.diff(self._lists[number].before(ends))
+    return np.cumsum(np.append(self._units_at(first), of_batches))
+
+
+List = batch_list.BatchList | StagedList
 
 
 def in_stages(
@@ -35,8 +181,8 @@ def in_stages(
   stages: Sequence[interleave.Stage],
   bucket_stages: Sequence[Stage],
   merged: Callable[[Mapping[str, List]], interleave.Interleave],
-) -> interleave.Interleave:
-  """Merges datasets whose buckets have weights by stage.
+) -> tuple[Mapping[str, List], interleave.Interleave]:
+  """Returns the lists of datasets whose buckets have weights, and their merge.
 
   Where a stage begins in each dataset follows from the stages before it, so
   they are computed one after the other.
@@ -51,12 +197,12 @@ def in_stages(
     ValueError: If a dataset has a weight where none of its buckets has one, or
       would miss samples of a later stage.
   """
-  list_stages: dict[str, list[staged_list.Stage]] = {}
+  list_stages: dict[str, list[PlaceStage]] = {}
   begins = dict.fromkeys(whole_lists, 0)
   # Lists that were exhausted when the stage before ended.
   exhausted: dict[str, List | None] = dict.fromkeys(whole_lists)
   steps = [step for step, _ in bucket_stages]
-  merge = None
+  lists, merge = dict[str, List](), None
   for index, (step, weights) in enumerate(bucket_stages):
     until = steps[index + 1] if index + 1 < len(steps) else None
     for name, all_batches in whole_lists.items():
@@ -79,7 +225,7 @@ def in_stages(
           " Weigh one of them, or leave the dataset out of the mix meanwhile."
         )
     lists = {
-      name: staged_list.StagedList(all_batches, list_stages[name])
+      name: StagedList(all_batches, list_stages[name])
       if name in list_stages
       else all_batches
       for name, all_batches in whole_lists.items()
@@ -108,7 +254,7 @@ def in_stages(
     if is_last:
       break
   assert merge is not None
-  return merge
+  return lists, merge
 
 
 def _filled(batches: batch_list.BatchList) -> dict[int, str]:
@@ -121,48 +267,38 @@ def _is_weighed(
   name: str, stages: Sequence[interleave.Stage], first: int, last: int | None
 ) -> bool:
   """Returns whether a dataset has a weight at some step first .. last - 1."""
-  for index, stage in enumerate(stages):
-    until = None
-    if index + 1 < len(stages):
-      until = stages[index + 1].from_position
-    ends = until is not None and until <= first
-    begins = last is None or stage.from_position < last
-    if name in stage.weights and begins and not ends:
-      return True
-  return False
+  ends = [*(stage.from_position for stage in stages[1:]), None]
+  return any(
+    name in stage.weights
+    and (last is None or stage.from_position < last)
+    and (end is None or end > first)
+    for stage, end in zip(stages, ends, strict=True)
+  )
 
 
 def _check_later(
   name: str,
-  full_order: batch_order.BatchOrder,
+  order: batch_order.BatchOrder,
   batches: List,
   bucket_stages: Sequence[Stage],
   index: int,
 ) -> None:
-  """Raises ValueError if later stages have samples of an exhausted dataset.
-
-  Args:
-    name: The dataset.
-    full_order: The order of all its batches, without stages.
-    batches: Its list of batches, which has ended.
-    bucket_stages: All stages.
-    index: The stage in which it ended.
-  """
+  """Raises ValueError if stages after that in which a list ended have more."""
   later = {
     bucket for _, stage in bucket_stages[index + 1 :] for bucket in stage
   }
-  left = (full_order.epochs or 1) * full_order.batches
-  for order, row in batches.parts_at(batches.num_rows or 0):
-    left -= order.batches_before(row)
+  left = (order.epochs or 1) * order.batches
+  for part, row in batches.parts_at(batches.num_rows or 0):
+    left -= part.batches_before(row)
   unspent = [
     bucket
-    for bucket, count in zip(full_order.buckets, left.tolist(), strict=True)
+    for bucket, count in zip(order.buckets, left.tolist(), strict=True)
     if count > 0 and bucket in later
   ]
   if unspent:
     raise ValueError(
       f"`bucket_stages[{index}]` must leave dataset {name!r} samples beyond"
-      f" step {bucket_stages[index + 1][0]}, got {full_order.epochs} epochs"
+      f" step {bucket_stages[index + 1][0]}, got {order.epochs} epochs"
       " of its buckets, which are spent before, while"
       f" {', '.join(map(str, unspent))} are still to come. Begin the next stage"
       " earlier, weigh another bucket,"

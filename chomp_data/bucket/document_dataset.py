@@ -12,40 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import dataset
 from chomp_data.bucket import piece_index
-from chomp_data.pack import packed_layout
+from chomp_data.pack import packed_source
 from chomp_data.pack import packing_options
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_opening
-
-_TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DocumentOptions(options_lib.FillerOptions):
-  """`rows` of a source in buckets of lengths: one document (or piece) a row.
-
-  Attributes:
-    add_bos: Whether a begin-of-document token is put before each document; an
-      error where the stored documents have one.
-    add_eos: Whether an end-of-document token is put after each document; an
-      error where the stored documents have one, and where it is missing and
-      only it ends the last answers of chats.
-    bos_token_id: Id of the begin-of-document token; None takes the
-      tokenizer's.
-  """
-
-  add_bos: bool = schema.option(False, schema.boolean())
-  add_eos: bool = schema.option(False, schema.boolean())
-  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
-  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
+class DocumentOptions(packing_options.AddedTokenOptions):
+  """`rows` of a source in buckets of lengths: one document (or piece) a row."""
 
 
 class PieceRows(row_source.RowSource):
@@ -64,26 +45,13 @@ class PieceRows(row_source.RowSource):
     name: str,
     path: str,
   ):
-    """Binds a bucket.
-
-    Args:
-      store: Where the documents are.
-      options: Added tokens and padding.
-      index: The pieces of all buckets.
-      bucket: The number of this one.
-      seq_len: Its positions.
-      name: The source's name.
-      path: Dotted path of the options, for messages.
-
-    Raises:
-      ConfigError: If options do not fit the store.
-    """
+    """Binds the bucket of a number; see `DocumentDataset`."""
     self.name = name
     self.store = store
     self.options = options
     self._index = index
     self._bucket = bucket
-    self.layout: row_layout.RowLayout = packed_layout.packed_layout(
+    self.layout: row_layout.RowLayout = packed_source.packed_layout(
       store,
       packing_options.PackingOptions(**dataclasses.asdict(options)),
       seq_len,
@@ -94,11 +62,7 @@ class PieceRows(row_source.RowSource):
     return self._index.counts[self._bucket]
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows, one span each.
-
-    Args:
-      rows: int64[N], at least 0; every epoch has the same.
-    """
+    """Plans rows, one span each; every epoch has the same."""
     document, start = self._index.get(
       self._bucket, np.asarray(rows, np.int64) % max(len(self), 1)
     )
@@ -123,13 +87,7 @@ class PieceRows(row_source.RowSource):
     )
 
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what pieces consume, int64[N]; tokens follow from lengths.
-
-    Args:
-      epoch: Any; all epochs are the same.
-      positions: int64[N], pieces.
-      unit: One of `mix_units.UNITS` for rows.
-    """
+    """Returns what pieces consume, int64[N]; tokens follow from lengths."""
     if unit != "tokens":
       return super().units(epoch, positions, unit)
     document, start = self._index.get(self._bucket, positions)
@@ -222,15 +180,7 @@ class DocumentDataset(dataset.Dataset):
     spans: spans_lib.Spans | None,
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Returns the canonical fields of planned rows of a bucket.
-
-    Args:
-      bucket: The bucket's number.
-      samples: Any; `spans` say which rows these are.
-      number: Any.
-      spans: The rows, with the dataset's number as their source.
-      columns: (first, last + 1) of those whose tokens are read, or None.
-    """
+    """Returns the canonical fields of a bucket's rows, as `spans` plan them."""
     del samples, number
     assert spans is not None
     batch = self.rows[bucket].read(spans, self.extra, columns)

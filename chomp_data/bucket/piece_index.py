@@ -8,18 +8,16 @@ piece.
 """
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 
 from chomp_data import stores
 from chomp_data.bucket import pieces
-from chomp_data.index import columns
+from chomp_data.sources import document_columns
 from chomp_data.stores import side_index
 
-# With fewer documents a pass over all lengths takes a few milliseconds.
-_KEPT_ON_DISK = 1 << 18
+# Documents whose lengths are read at once.
 _PASS_DOCUMENTS = 1 << 20
 # Part of the name of the index: increase it when pieces change.
 _VERSION = 2
@@ -60,30 +58,18 @@ class PieceIndex:
     self._assign = assign
     self._added = added
     self._name = name
-    arrays: Mapping[str, columns.Column]
-    if store.num_documents >= _KEPT_ON_DISK:
-      arrays = side_index.load_or_build(
-        store.path,
-        "pieces",
-        {
-          "version": _VERSION,
-          "store": store.hash,
-          "lengths": list(self._lengths),
-          "assign": assign,
-          "added": added,
-        },
-        lambda: self._pass(shown=True),
-      )
-    else:
-      parts = list(self._pass(shown=False))
-      arrays = {
-        key: columns.ArrayColumn(
-          np.concatenate([part[key] for part in parts if key in part]).astype(
-            np.int64
-          )
-        )
-        for key in dict.fromkeys(key for part in parts for key in part)
-      }
+    arrays = document_columns.load_or_build_parts(
+      store,
+      "pieces",
+      {
+        "version": _VERSION,
+        "lengths": list(self._lengths),
+        "assign": assign,
+        "added": added,
+      },
+      self._pass,
+      store.num_documents,
+    )
     # By bucket: the document of each piece, and its first token.
     self._documents = [arrays[_document(n)] for n in self._lengths]
     self._begins = [arrays[_begin(n)] for n in self._lengths]
@@ -128,12 +114,8 @@ class PieceIndex:
     )
     return list(map(np.arange, first, last))
 
-  def _pass(self, shown: bool) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the pieces of one part of the store after the other, then totals.
-
-    Args:
-      shown: Whether progress is shown.
-    """
+  def _pass(self) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the pieces of parts of the store in order, then totals."""
     total = self._store.num_documents
     document_type = np.min_scalar_type(max(total - 1, 0))
     # Empty arrays first, so that buckets without pieces have arrays too.
@@ -144,7 +126,10 @@ class PieceIndex:
     }
     totals = np.zeros(1 + len(self._lengths), np.int64)
     with side_index.progress(
-      total, f"{self._name}: lengths", "docs", shown
+      total,
+      f"{self._name}: lengths",
+      "docs",
+      total >= document_columns.MIN_ON_DISK,
     ) as bar:
       for first, stored in self._store.iter_lengths(_PASS_DOCUMENTS):
         lengths = np.where(stored > 0, stored + self._added, 0)

@@ -37,6 +37,7 @@ from chomp_data.bucket import checks
 from chomp_data.bucket import curriculum
 from chomp_data.index import hashing
 from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
 
@@ -91,7 +92,6 @@ class BucketSchedule:
       ValueError: If names are unknown, numbers not positive, a dataset or
         bucket is empty, a group never fills a batch, or the stages fail; all
         that is wrong with groups in one message.
-      TypeError: If a weight is not exact.
     """
     checks.check_policies(remainder, epochs)
     max_epochs, seeds = dict(max_epochs or {}), dict(seeds or {})
@@ -100,7 +100,6 @@ class BucketSchedule:
     self._names = tuple(groups)
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
-    self._lists: list[curriculum.List] = []
     repeats = policies.named(exhaustion).repeats
     num_epochs = {name: max_epochs.get(name, epochs) for name in groups}
     whole_lists = {
@@ -123,7 +122,6 @@ class BucketSchedule:
     def merged(
       lists: Mapping[str, curriculum.List],
     ) -> interleave.Interleave:
-      self._lists = list(lists.values())
       return interleave.Interleave(
         lists,
         stages,
@@ -135,15 +133,14 @@ class BucketSchedule:
         },
       )
 
-    # (dataset, bucket, epoch, batch) of each step of the block that was located
-    # last, by its first step.
-    self._located_steps = memo.Memo(1)
+    self._orders = [batches.order for batches in whole_lists.values()]
     if bucket_stages is None:
-      self._merge = merged(whole_lists)
+      lists, self._merge = whole_lists, merged(whole_lists)
     else:
-      self._merge = curriculum.in_stages(
+      lists, self._merge = curriculum.in_stages(
         whole_lists, stages, bucket_stages, merged
       )
+    self._lists: list[curriculum.List] = list(lists.values())
 
   @property
   def datasets(self) -> tuple[str, ...]:
@@ -188,8 +185,7 @@ class BucketSchedule:
     dataset, place = self._merge.locate(steps)
     bucket = np.empty(len(place), np.int32)
     epoch, batch = np.empty_like(place), np.empty_like(place)
-    for number in np.flatnonzero(np.bincount(dataset)).tolist():
-      pick = np.flatnonzero(dataset == number)
+    for number, pick in ragged.by_value(dataset):
       bucket[pick], epoch[pick], batch[pick] = self._lists[number].locate(
         place[pick]
       )
@@ -207,16 +203,21 @@ class BucketSchedule:
   def _located(self, step: int) -> list[int]:
     """Returns the dataset, bucket, epoch and batch of a step."""
     first = step // _LOCATED * _LOCATED
+    block = self._located_block(first)
+    if step - first >= len(block):
+      raise IndexError(
+        f"`step` must be below {self.num_steps}, got {step}. The run has no"
+        " other steps."
+      )
+    return block[step - first]
 
-    def block() -> list[list[int]]:
-      last = first + _LOCATED
-      if self.num_steps is not None:
-        # A step beyond the run is looked up too, to raise the error.
-        last = max(min(last, self.num_steps), step + 1)
-      columns = self.locate(np.arange(first, last))
-      return np.stack(columns, axis=1).tolist()
-
-    return self._located_steps.get(first, block)[step - first]
+  @memo.remembered(1)
+  def _located_block(self, first: int) -> list[list[int]]:
+    """Returns what `_located` does, of steps from one on."""
+    last = first + _LOCATED
+    if self.num_steps is not None:
+      last = min(last, self.num_steps)
+    return np.stack(self.locate(np.arange(first, last)), axis=1).tolist()
 
   def samples(self, step: int, rows: np.ndarray | None = None) -> np.ndarray:
     """Returns the samples of a step's batch.
@@ -244,8 +245,7 @@ class BucketSchedule:
           f" {self._buckets[bucket]!r}, got {outside[0]}. Take the rows of"
           " this step's batch."
         )
-    order = self._lists[dataset].part_of(bucket)
-    return order.samples(bucket, epoch, batch, rows)
+    return self._orders[dataset].samples(bucket, epoch, batch, rows)
 
   def steps_of(
     self, dataset: int, bucket: int, places: np.ndarray
@@ -371,11 +371,10 @@ class BucketSchedule:
   def ended(self, step: int) -> np.ndarray:
     """Returns whether each dataset has no batch left, bool[num_datasets]."""
     places = self._merge.rows_at(step).tolist()
-    limits = [batch_list.num_rows for batch_list in self._lists]
     return np.asarray(
       [
-        limit is not None and place >= limit
-        for place, limit in zip(places, limits, strict=True)
+        batches.num_rows is not None and place >= batches.num_rows
+        for batches, place in zip(self._lists, places, strict=True)
       ]
     )
 

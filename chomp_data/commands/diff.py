@@ -31,7 +31,7 @@ from chomp_data import pipeline
 from chomp_data.audit import difference as difference_lib
 from chomp_data.audit import job
 from chomp_data.loading import state as state_lib
-from chomp_data.stores import places
+from chomp_data.storage import opening
 
 _OPTIONS = cli.define_options()
 _DATASET_MIX = cli.define_dataset_mix()
@@ -69,6 +69,12 @@ def saved_state(directory: str) -> tuple[Mapping[str, Any], int]:
   return found.fingerprint, found.saved_step
 
 
+def _is_config(name: str) -> bool:
+  """Returns whether a side is a file, not a directory or a bucket."""
+  directory = opening.open_storage(name).directory
+  return directory is not None and not directory.is_dir()
+
+
 def runs(
   sides: Sequence[_Named],
   options: Sequence[str],
@@ -95,10 +101,7 @@ def runs(
       found[side] = pipeline.build(config.get("data"))
     return found[side]
 
-  saved = [
-    saved_state(name) if os.path.isdir(name) or places.is_url(name) else None
-    for name, _ in sides
-  ]
+  saved = [None if _is_config(name) else saved_state(name) for name, _ in sides]
   configs = [s for s, own in zip(sides, saved, strict=True) if own is None]
   if stores_of is not None and configs:
     raise app.UsageError(

@@ -47,7 +47,7 @@ from chomp_data.commands.html import gathering
 from chomp_data.commands.html import page
 from chomp_data.commands.inspecting import records
 from chomp_data.commands.inspecting import terminal
-from chomp_data.stores import places
+from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
 _STEP = flags.DEFINE_string(
@@ -146,7 +146,7 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     _write_page(pipe, steps, html)
     return
   if output is not None:
-    if pipe.kind == "rows":
+    if pipe.run_options.kind == "rows":
       raise schema.ConfigError(
         [
           "`--output` must not be set for runs without `config.data.buckets`,"
@@ -184,7 +184,7 @@ def _print_steps(
   """Prints steps, as the flags say; of those in `found` these rows alone."""
   as_json = _FORMAT.value == "json"
   for step in steps:
-    num_rows = pipe.buckets[pipe.planned(step).bucket].batch_size
+    num_rows = pipe.buckets[pipe.run_plan.planned(step).bucket].batch_size
     most = _ROWS.value or (num_rows if as_json else 4)
     rows: Sequence[int] = range(min(most, num_rows))
     if found is not None:
@@ -226,7 +226,7 @@ def _print_document(
   _print_steps(console, pipe, steps, found)
   told: dict[str, Any] = {"source": source, "document": document}
   if pipe.sources:
-    told["id"] = pipe.sources[source].store.document_id(document)
+    told["id"] = pipe.sources[source].store.document_ids([document])[0]
   told["before"] = trail.count_before(steps.start)
   told["next_step"] = following
   if _FORMAT.value == "json":
@@ -267,7 +267,8 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
     elif not told:
       told = True
       print(f"waiting for the first word of {workdir}", file=sys.stderr)
-    time.sleep(_LOOK_FAR_S if places.is_url(workdir) else _LOOK_S)
+    is_remote = opening.open_storage(workdir).directory is None
+    time.sleep(_LOOK_FAR_S if is_remote else _LOOK_S)
 
 
 def _steps(pipe: pipeline.Pipeline, at: int) -> range:

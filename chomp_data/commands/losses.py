@@ -30,8 +30,8 @@ from chomp_data.audit import job
 from chomp_data.audit import tracing
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.storage import opening
+from chomp_data.storage import publish
 
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
@@ -99,7 +99,7 @@ def main(argv: Sequence[str]) -> None:
   steps = cli.steps_of(_STEP.value)
   replay = cli.output_file(_REPLAY)
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
-  if not places.is_url(_WORKDIR.value):
+  if opening.open_storage(_WORKDIR.value).directory is not None:
     publish.check_local(_WORKDIR.value)
   pipe = chomp_data.build(config.get("data"))
   found = job.read(_WORKDIR.value)
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
     pipe = found.run_of(pipe)
   tracing.check_step(pipe, steps[-1], "--step")
   records = loss_history.documents(
-    pipe, places.at(_WORKDIR.value), steps.start, steps.stop
+    pipe, opening.open_storage(_WORKDIR.value), steps.start, steps.stop
   )
   if replay is not None:
     _replay(pipe, steps, replay)

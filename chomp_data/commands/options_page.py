@@ -16,6 +16,8 @@ from typing import Any
 from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data.config import options
+from chomp_data.prepare import option_fields
+from chomp_data.prepare import options as prepare_options
 from chomp_data.reference import train_options
 
 _HEAD = """\
@@ -77,12 +79,31 @@ def page() -> str:
   lines = [_HEAD]
   for path, items in found.items():
     lines += [f"## `{path}`", "", *_grouped(items)]
+  lines += _prepare_flags()
   lines += ["# Options of tools/train.py", ""]
   for name, cls in train_options.SECTIONS.items():
     lines += [f"## `config.{name}`", ""]
     lines += map(_item, schema.options_of(cls).values())
     lines.append("")
   return "\n".join(lines).rstrip() + "\n"
+
+
+def _prepare_flags() -> list[str]:
+  """Returns the section of the flags of chomp-prepare."""
+  lines = ["# Options of chomp-prepare", ""]
+  flags = [
+    flag
+    for section in prepare_options.SECTIONS
+    for flag in option_fields.flags_of(section)
+  ]
+  for flag in flags:
+    option = flag.option
+    default = "no default" if option.is_required else f"`{option.default!r}`"
+    rule = option.rule
+    must = "" if rule is option_fields.ANY else f" *Must be {rule.text}.*"
+    text = f"- **`--{flag.name}`** ({default}): {option.sentence}{must}"
+    lines.append(_filled(text, indent="  "))
+  return [*lines, ""]
 
 
 def _options(

@@ -15,11 +15,6 @@ def prepare() -> None:
   _run("prepare")
 
 
-def prepare_images() -> None:
-  """Draws pictures for resolution buckets."""
-  _run("prepare_images")
-
-
 def inspect_batches() -> None:
   """Shows what is in a step's rows."""
   _run("inspect_batches")

@@ -38,6 +38,7 @@ from chomp_data.audit import job
 from chomp_data.audit import naming
 from chomp_data.audit import overlap as overlap_lib
 from chomp_data.audit import tracing
+from chomp_data.audit import visits
 from chomp_data.audit import visits as visits_lib
 
 _CONFIG = cli.define_config()
@@ -113,7 +114,7 @@ def _show_exposures(pipe: pipeline.Pipeline) -> None:
   steps = cli.steps_of(_STEP.value)
   tracing.check_step(pipe, steps[-1], "--step")
   for name in pipe.source_names:
-    counts = pipe.exposures(name, steps.start, steps.stop)
+    counts = visits.exposures(pipe, name, steps.start, steps.stop)
     if _FORMAT.value == "json":
       for record in tracing.exposure_records(pipe, name, counts):
         print(json.dumps(record))
@@ -146,7 +147,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     if source in pipe.sources:
       store = pipe.sources[source].store
       length = int(store.bounds(np.asarray([document]))[1][0])
-      title += f", {store.document_id(document)!r}, {length} tokens"
+      title += f", {store.document_ids([document])[0]!r}, {length} tokens"
     title += f"\n{count} spans before step {step}"
     if last is not None:
       title += f", the last in step {last.step}"

@@ -58,7 +58,7 @@ from chomp_data.reference import summary
 from chomp_data.reference import train_options
 from chomp_data.reference import training
 from chomp_data.reference import workdir as workdir_lib
-from chomp_data.stores import places
+from chomp_data.storage import opening
 from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
@@ -168,11 +168,11 @@ class Run:
     self.pipe: chomp_data.Pipeline = pipe
     self.by_source: by_source.SourceLog = by_source.SourceLog(pipe)
     self.by_bucket: by_bucket.BucketLog | None = None
-    if pipe.kind != "rows":
+    if pipe.run_options.kind != "rows":
       self.by_bucket = by_bucket.BucketLog(pipe)
     self.span_losses: span_losses.Writer = span_losses.Writer(
       pipe,
-      places.at(os.fspath(self.workdir)),
+      opening.open_storage(os.fspath(self.workdir)),
       jax.process_index() == 0 and self.options.train.span_losses,
     )
     self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
@@ -407,7 +407,7 @@ class Run:
     self.curves.add(step, points)
     self.metrics.tell({name: points[name] for name in _TOLD}, self.last_sources)
     shown = []
-    if self.pipe.mix is not None:
+    if self.pipe.run_plan.mix is not None:
       shown += by_source.lines(self.last_sources)
     if self.by_bucket is not None:
       shown += self.by_bucket.stages(step)

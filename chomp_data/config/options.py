@@ -35,7 +35,7 @@ from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
 from chomp_data.sources import special_tokens
-from chomp_data.stores import disk_cache
+from chomp_data.storage import disk_cache
 from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
@@ -217,7 +217,7 @@ class TextFields(RunFields):
     needed = set(formats.FORMATS[self.batch_format].needs)
     if self.lookahead:
       needed.add("next_token")
-    if any(store.has_weights for store in opened):
+    if any(store.labels.has_weights for store in opened):
       needed.add("loss_weight")
     return tuple(sorted(needed))
 
@@ -231,7 +231,7 @@ class TextFields(RunFields):
       found.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
     if not formats.FORMATS[self.batch_format].weights:
       for name, own in sources.items():
-        if own.store.has_weights:
+        if own.store.labels.has_weights:
           logging.warning(
             "%s.batch_format: %r has no place for weights: every token of %r"
             " that is trained on counts the same.",
@@ -334,7 +334,9 @@ class RowFields(TextFields):
     needed = set(super().extra_fields(opened))
     if not self.mask_boundary_loss:
       needed.add("attention_mask")
-      if any(store.has_labels or store.has_weights for store in opened):
+      if any(
+        store.labels.has_runs or store.labels.has_weights for store in opened
+      ):
         needed.add("label_weight")
     return tuple(sorted(needed))
 

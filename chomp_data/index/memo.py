@@ -16,6 +16,9 @@ class Memo:
   """A cache that drops the least recently used values; pickles empty.
 
   Two threads that need a value at the same time may both make it.
+
+  Attributes:
+    most: The largest sum of weights of the values.
   """
 
   def __init__(self, most: int):
@@ -24,12 +27,12 @@ class Memo:
     Args:
       most: The largest sum of weights of the values; the default weight is 1.
     """
-    self._most = most
+    self.most = most
     self._entries: dict[Hashable, tuple[Any, int]] = {}
     self._weighed = False
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return Memo, (self._most,)
+    return Memo, (self.most,)
 
   def __len__(self) -> int:
     return len(self._entries)
@@ -69,8 +72,8 @@ class Memo:
     self._entries.pop(key, None)
     self._entries[key] = (value, weight)
     total = self.weight if self._weighed else len(self._entries)
-    for oldest in list(self._entries) if total > self._most else ():
-      if total <= self._most:
+    for oldest in list(self._entries) if total > self.most else ():
+      if total <= self.most:
         break
       dropped = self._entries.pop(oldest, None)
       total -= 0 if dropped is None else dropped[1]

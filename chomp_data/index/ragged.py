@@ -5,6 +5,8 @@
 NumPy only.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 
@@ -66,3 +68,21 @@ def run_edges(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     change |= values[1:] != values[:-1]
   first[1:] = last[:-1] = change
   return first, last
+
+
+def by_value(values: np.ndarray) -> Iterator[tuple[int, np.ndarray | slice]]:
+  """Yields each value that occurs, ascending, and an index of where it does.
+
+      [4, 4, 7, 4] -> 4, [0, 1, 3]; then 7, [2]
+
+  Args:
+    values: int64[N].
+
+  Yields:
+    The value, and int64[M]; a slice of all if there is no other value.
+  """
+  if len(values) and (values == values[0]).all():
+    yield int(values[0]), slice(None)
+    return
+  for value in np.unique(values).tolist():
+    yield value, np.flatnonzero(values == value)

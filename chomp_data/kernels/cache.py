@@ -27,6 +27,23 @@ from chomp_data.kernels import private_files
 
 _COMPLETE = "complete"
 
+# The program of the child process. It ends if its parent has ended, however
+# long numba takes.
+_COMPILER = """
+import sys
+parent, directory, *sys.path = sys.argv[1:]
+import os, threading, time
+
+def watch():
+  while os.getppid() == int(parent):
+    time.sleep(0.2)
+  os._exit(1)
+
+threading.Thread(target=watch, daemon=True).start()
+from chomp_data.kernels import cache
+cache.main(directory)
+"""
+
 
 def load() -> dict[str, Callable[..., int]]:
   """Returns all loops by name; compiles them if the cache is not complete.
@@ -83,14 +100,9 @@ def main(directory: str) -> None:
 
 def _run_compiler(directory: pathlib.Path) -> None:
   """Compiles in a child process, which ends if this process ends."""
-  program = (
-    f"import sys; sys.path[:] = {sys.path!r};"
-    " from chomp_data.kernels import parent_watch;"
-    " parent_watch.begin(int(sys.argv[1]));"
-    " from chomp_data.kernels import cache; cache.main(sys.argv[2])"
-  )
+  arguments = [str(os.getpid()), str(directory), *sys.path]
   result = subprocess.run(
-    [sys.executable, "-c", program, str(os.getpid()), str(directory)],
+    [sys.executable, "-c", _COMPILER, *arguments],
     stdin=subprocess.DEVNULL,
     capture_output=True,
   )

@@ -44,49 +44,52 @@ class _Loops:
     self.allowed = setting != "off"
     self.now = setting == "now"
 
-  def load(self) -> None:
-    """Loads or compiles the loops; logs the reason if it cannot."""
-    try:
-      # Imported here, because it needs numba, which not every process uses.
-      from chomp_data.kernels import cache
 
-      self.loops = cache.load()
-    except ImportError:
-      logging.debug("no numba: NumPy does the work")
-    except OSError as error:
-      logging.warning(
-        "compiled loops cannot be cached, so NumPy does the work, slower: %s."
-        " Set XDG_CACHE_HOME to a directory that only this user can write to,"
-        " or %s=off.",
-        error,
-        VARIABLE,
-      )
-    except Exception as error:  # numba raises errors of many classes.
-      logging.warning(
-        "numba cannot compile here (%s: %s), so NumPy does the work, slower."
-        " Fix it, or set %s=off.",
-        type(error).__name__,
-        error,
-        VARIABLE,
-      )
+_loaded = _Loops()
+_lock = threading.Lock()
 
-  def begin(self) -> threading.Thread | None:
-    """Starts the loading thread once; None if no thread can be started."""
-    if self.thread is None and self.allowed:
+
+def _load() -> None:
+  """Loads or compiles the loops; logs the reason if it cannot."""
+  try:
+    # Imported here, because it needs numba, which not every process uses.
+    from chomp_data.kernels import cache
+
+    _loaded.loops = cache.load()
+  except ImportError:
+    logging.debug("no numba: NumPy does the work")
+  except OSError as error:
+    logging.warning(
+      "compiled loops cannot be cached, so NumPy does the work, slower: %s."
+      " Set XDG_CACHE_HOME to a directory that only this user can write to,"
+      " or %s=off.",
+      error,
+      VARIABLE,
+    )
+  except Exception as error:  # numba raises errors of many classes.
+    logging.warning(
+      "numba cannot compile here (%s: %s), so NumPy does the work, slower."
+      " Fix it, or set %s=off.",
+      type(error).__name__,
+      error,
+      VARIABLE,
+    )
+
+
+def _loading() -> threading.Thread | None:
+  """Returns the thread that loads the loops; None if it cannot be started."""
+  with _lock:
+    if _loaded.thread is None and _loaded.allowed:
       # Not a daemon thread: exit would stop LLVM in the middle of C++ code.
-      thread = threading.Thread(target=self.load, name="kernels")
+      thread = threading.Thread(target=_load, name="kernels")
       try:
         thread.start()
       except RuntimeError as error:
         logging.info("loops are not compiled: %s", error)
-        self.allowed = False
+        _loaded.allowed = False
         return None
-      self.thread = thread
-    return self.thread
-
-
-_loaded = _Loops()
-_lock = threading.Lock()
+      _loaded.thread = thread
+    return _loaded.thread
 
 
 def find(name: str, seconds: float) -> Callable[..., int] | None:
@@ -96,17 +99,15 @@ def find(name: str, seconds: float) -> Callable[..., int] | None:
     name: A function of `loops`.
     seconds: About how long the NumPy form takes.
   """
-  loaded = _loaded
-  if loaded.loops is not None:
-    return loaded.loops[name] if loaded.allowed else None
-  if loaded.thread is None and loaded.allowed:
-    loaded.work_s += seconds
-    if loaded.now and wait() and loaded.loops is not None:
-      return loaded.loops[name]
-    if loaded.work_s > _PAYS_S:
-      with _lock:
-        loaded.begin()
-  return None
+  if not _loaded.allowed:
+    return None
+  if _loaded.loops is None and _loaded.thread is None:
+    _loaded.work_s += seconds
+    if _loaded.now:
+      wait()
+    elif _loaded.work_s > _PAYS_S:
+      _loading()
+  return None if _loaded.loops is None else _loaded.loops[name]
 
 
 def flat(array: np.ndarray, dtype: Any) -> np.ndarray:
@@ -124,8 +125,7 @@ def wait() -> bool:
   """
   if not _loaded.allowed:
     return False
-  with _lock:
-    thread = _loaded.begin()
+  thread = _loading()
   if thread is not None:
     thread.join()
   return _loaded.loops is not None

@@ -35,19 +35,10 @@ def _loop(signature: str) -> Callable[[Callable[..., int]], Any]:
 def first_fit(order, length, capacity, max_items, max_bins, room, items, out):
   """Packs items as `packing.first_fit_decreasing`, by a tree of free space.
 
-  Args:
-    order: int64[N], the items, longest first.
-    length: int64[N], the tokens of each item.
-    capacity: Tokens of a bin.
-    max_items: Most items of a bin.
-    max_bins: Most bins.
-    room: int64, scratch: twice the smallest power of two of at least
-      `max_bins`.
-    items: int64[max_bins], scratch: the items of each bin.
-    out: int64[N], written: the bin of each item; -1 where none has room.
-
-  Returns:
-    The number of bins opened.
+  `order` are the items [N], longest first. Scratch are `room`, of twice the
+  smallest power of two of at least `max_bins`, and `items` [max_bins]. Writes
+  `out` [N], the bin of each item, -1 where none has room, and returns the
+  number of bins opened.
   """
   size = len(room) // 2
   # Node k is over 2k and 2k + 1, and bins are the leaves.
@@ -122,20 +113,12 @@ def copy_spans(
 ):
   """Copies ranges of a chunked array, as `MappedArray.copy_spans`.
 
-  Args:
-    address: int64[num_chunks], the address of each chunk; 0 if it must not be
-      read.
-    itemsize: Bytes of an element: 1, 2 or 4.
-    chunk_size: Elements of a chunk.
-    size: Elements of the array.
-    starts: int64[N], the first element of each range.
-    lengths: int64[N], the elements of each range.
-    out: int32[M], written to.
-    positions: int64[N], the index in `out` of each range.
+  `address` [num_chunks] is that of each chunk, 0 if it must not be read;
+  `itemsize` is 1, 2 or 4 bytes, `chunk_size` and `size` are in elements.
+  `positions` [N] are the indices in `out` of the ranges that begin at `starts`.
 
-  Returns:
-    The number of parts of chunks copied; -1 if a chunk must not be read, -2 if
-    a range is out of bounds.
+  Returns the number of parts of chunks copied; -1 if a chunk must not be read,
+  -2 if a range is out of bounds.
   """
   for i in range(len(starts)):
     length = lengths[i]
@@ -186,23 +169,10 @@ def placed(
   """Makes the fields of rows as `row_layout.placed`, in one pass.
 
   Positions of `tokens` where tokens of the store are copied later stay unset.
-
-  Args:
-    row: int64[N], the row of each span, ascending.
-    column: int64[N], its first column.
-    length: int64[N], its positions.
-    segment: int32[N], its segment id.
-    gone: bool[N], whether it is masked; empty if none is.
-    bos: bool[N], whether it begins with an added BOS; empty if none does.
-    eos: bool[N], whether it ends with an added EOS; empty if none does.
-    trailing: Whether padding right of the last span has its segment id.
-    by_segment: Whether positions restart with each segment.
-    ids: int32[4], token ids of padding, of the token left of a shifted
-      document, of BOS and of EOS.
-    tokens: int32[num_rows, seq_len], written.
-    segment_ids: int32[num_rows, seq_len], written.
-    positions: int32[num_rows, seq_len], written.
-    loss_mask: bool[num_rows, seq_len], written.
+  The first seven arguments are of spans, `row` ascending; the flags `gone`,
+  `bos` and `eos` are empty where no span has them. `ids` are the tokens of
+  padding, left of a shifted document, of BOS and of EOS. The last four are
+  fields [num_rows, seq_len], which are written.
   """
   num_rows, seq_len = segment_ids.shape
   filler, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]

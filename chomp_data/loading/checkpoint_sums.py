@@ -21,9 +21,9 @@ import orbax.checkpoint as ocp
 
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.stores import checksums
-from chomp_data.stores import publish
-from chomp_data.stores import relative_names
+from chomp_data.storage import checksums
+from chomp_data.storage import publish
+from chomp_data.storage import relative_names
 
 # Orbax finalizes items in the order of their names as a first save has them:
 # this comes after those of a trainer, whose files are then as they stay.

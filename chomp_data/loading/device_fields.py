@@ -62,7 +62,7 @@ def placer(
     if operations:
       names = ", ".join(map(operations_lib.named, operations))
       raise _Unsuited(f"transforms of batches on the host ({names})")
-    own = pipe.operations()
+    own = pipe.operations
     for operation in own:
       if not getattr(operation, "on_devices", False):
         name = operations_lib.named(operation)

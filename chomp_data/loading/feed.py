@@ -43,6 +43,8 @@ from chomp_data.loading import state_files
 from chomp_data.loading import step_records
 from chomp_data.loading import watching
 from chomp_data.loading import workers
+from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import background_counter
 from chomp_data.plans import certifying
 from chomp_data.transforms import applying
 
@@ -76,57 +78,6 @@ class Waits:
   failures: int = 0
 
 
-class Follower(Protocol):
-  """A thread that counts what nobody else does."""
-
-  def reached(self, step: int) -> None:
-    """Hears where the run is."""
-    ...
-
-  def ask(self, work: Callable[[Any], Any]) -> "futures.Future[Any] | None":
-    """Has it do something once it has compared what a state tells."""
-    ...
-
-  def close(self, wait: bool = True) -> None:
-    """Ends the thread, and waits for it."""
-    ...
-
-
-class Accounting(Protocol):
-  """What a run has consumed before a step, for checkpoints."""
-
-  def recording(self, step: int) -> Callable[[], dict[str, Any]]:
-    """Returns what gives what a checkpoint keeps, without a wait here."""
-    ...
-
-  def rows_held(self, step: int) -> Mapping[str, int]:
-    """Returns rows of batches before a step, filler included."""
-    ...
-
-  def follow(
-    self, step: int, count_into: Callable[[Any], bool]
-  ) -> "Follower | None":
-    """Begins to count what is read, so that records need no planning."""
-    ...
-
-  def restore(
-    self,
-    record: Mapping[str, Any],
-    step: int,
-    positions: Mapping[str, Any] | None = None,
-  ) -> list[str]:
-    """Returns one line for each thing that a checkpoint says otherwise."""
-    ...
-
-  def problems(self) -> list[str]:
-    """Returns the same of what is compared behind the first batch."""
-    ...
-
-  def forget(self) -> None:
-    """Hears that a run goes to a step of which no checkpoint tells."""
-    ...
-
-
 @dataclasses.dataclass(frozen=True)
 class ProcessInput:
   """What one process reads of a run, and where it goes.
@@ -154,7 +105,7 @@ class ProcessInput:
   part: tuple[int, int] | None = None
   on_devices: bool = False
   fingerprint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  accounts: Accounting | None = None
+  accounts: accounts_lib.Accounts | None = None
   pipeline: Any = None
 
   def continued(
@@ -358,7 +309,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._timeout_s = timeout_s
     self._step = self._made_at = step
     self._reader: reader_lib.Reader | None = None
-    self._follower: Follower | None = None
+    self._follower: background_counter.BackgroundCounter[Any] | None = None
     self._failure: BaseException | None = None
     self._closed = False
     self._waits = Waits()
@@ -633,7 +584,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     compared = None
     if self._follower is not None:
       # What it is asked for it does even where the iterator is closed.
-      compared = self._follower.ask(_nothing)
+      compared = self._follower.awaited()
     checked = functools.partial(self._checked_state, compared, state)
     if self._peers is None or self._input.part is None:
       certificate_lib.log(step, own)
@@ -651,7 +602,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return lambda: self._joined(checked(), step, number, rows)
 
   def _checked_state(
-    self, compared: "futures.Future[None] | None", state: Callable[[], bytes]
+    self, compared: "futures.Future[Any] | None", state: Callable[[], bytes]
   ) -> bytes:
     """Returns a state once what it goes on from was compared."""
     if compared is not None:
@@ -668,7 +619,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """Returns the rows of some steps over all processes, filler included."""
     if self._input.accounts is None:
       return None
-    before, after = (self._input.accounts.rows_held(at) for at in (first, last))
+    questions = self._input.accounts.questions
+    before, after = (questions.rows_held(at) for at in (first, last))
     return sum(after.values()) - sum(before.values())
 
   def _joined(
@@ -1016,10 +968,6 @@ def _refuse(wrong: Sequence[str]) -> None:
   )
 
 
-def _nothing(begun: Any) -> None:
-  del begun
-
-
 def _counts_nothing(ledger: Any) -> bool:
   del ledger
   return False
@@ -1027,7 +975,7 @@ def _counts_nothing(ledger: Any) -> bool:
 
 def _stop(
   reader: reader_lib.Reader,
-  follower: Follower | None,
+  follower: background_counter.BackgroundCounter[Any] | None,
   at_once: bool = False,
 ) -> None:
   reader.stop(at_once)

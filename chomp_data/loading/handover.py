@@ -26,7 +26,7 @@ import weakref
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import file_maps
+from chomp_data.storage import file_maps
 
 InputError = errors.InputError
 

@@ -85,10 +85,7 @@ class Run(Protocol):
   options: Any
   buckets: tuple[buckets_lib.Bucket, ...]
   run_plan: plan_lib.Plan
-
-  def operations(self) -> list[grain.transforms.Map]:
-    """Returns the transforms over batches that the config asks for."""
-    ...
+  operations: list[grain.transforms.Map]
 
   def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
     """Returns one sample of each source that may have fields of its own."""

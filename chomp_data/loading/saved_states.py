@@ -13,7 +13,8 @@ from typing import Any
 
 from chomp_data import errors
 from chomp_data.loading import state as state_lib
-from chomp_data.stores import places
+from chomp_data.storage import opening
+from chomp_data.storage import paths
 
 # Where an input's state lies in a work directory: <step>/<item>/input.json, in
 # it or in a directory of checkpoints; and in one step, or in its item.
@@ -42,9 +43,9 @@ def find(workdir: str) -> dict[str, Any] | None:
       saved in another checkpoint than the one that it is in.
     StoreError: If the bucket cannot be read.
   """
-  if places.is_url(workdir):
+  place = opening.open_storage(workdir).directory
+  if place is None:
     return _newest_in_bucket(workdir)
-  place = pathlib.Path(workdir)
   if not place.is_dir():
     raise errors.StateError(
       f"the work directory of a job must exist, got {workdir}. Give the"
@@ -71,8 +72,9 @@ def every(workdir: str) -> list[dict[str, Any]]:
     StateError: As `find`, of any of them.
     StoreError: If the bucket cannot be read.
   """
-  if places.is_url(workdir):
-    names = places.at(workdir).names()
+  storage = opening.open_storage(workdir)
+  if storage.directory is None:
+    names = storage.names()
     steps = whole_steps(names)
     found = [
       _of_step_in_bucket(workdir, names, step, folder)
@@ -138,7 +140,7 @@ def whole_steps(names: Iterable[str]) -> dict[int, str]:
 
 
 def _newest_in_bucket(url: str) -> dict[str, Any] | None:
-  names = places.at(url).names()
+  names = opening.open_storage(url).names()
   steps = whole_steps(names)
   if not steps:
     return None
@@ -153,11 +155,11 @@ def _of_step_in_bucket(
   if found is None:
     return None
   checkpoint = found.rpartition("/")[0].rpartition("/")[0]
-  is_orbax = places.join(checkpoint, METADATA) in names
+  is_orbax = paths.join(checkpoint, METADATA) in names
   return _checked(
     _state_in_bucket(url, found),
     str(step) if is_orbax else None,
-    places.join(url, found),
+    paths.join(url, found),
   )
 
 
@@ -171,7 +173,7 @@ def _name_of_state(names: Iterable[str], folder: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _state_in_bucket(url: str, name: str) -> dict[str, Any]:
-  data = places.at(url).read(name, check=state_lib.decode)
+  data = opening.open_storage(url).get(name, check=state_lib.decode)
   return state_lib.decode(data)
 
 

@@ -28,8 +28,8 @@ import grain
 from chomp_data import errors
 from chomp_data.loading import handover
 from chomp_data.loading import reads as reads_lib
-from chomp_data.stores import heartbeat
-from chomp_data.stores import semaphores
+from chomp_data.storage import heartbeat
+from chomp_data.storage import semaphores
 
 InputError = errors.InputError
 

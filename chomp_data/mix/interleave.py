@@ -11,9 +11,13 @@ tokens:
 
 The rows of each source come in its own order, each once, whatever the weights.
 Any position is computed without those before it (`least_consumed`). A stage of
-weights is valid from its position to that of the next stage (`merge_stages`).
-A stage with the same weights as before does not change the order, and nothing
-before a stage depends on it.
+weights is valid from its position to that of the next stage. Let v be the least
+level (units over weight) of the sources that had rows in a stage. In the next
+stage, each of them keeps its excess c - v w, the units it consumed beyond its
+share, under its new weight. A source that joins or returns starts at the least
+level, with its next row. So a stage with the same weights as before does not
+change the order, and nothing before a stage depends on it. Stages are computed
+one after the other, as far as they are needed.
 
 `exhaustion` decides where the mix ends:
 
@@ -28,30 +32,88 @@ The mix also ends if its stage has no rows left, even if a later stage would
 have some. NumPy only.
 """
 
+import bisect
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import decimal
 import fractions
+import functools
+import itertools
 
 import numpy as np
 
+from chomp_data.index import hashing
 from chomp_data.index import memo
-from chomp_data.mix import merge_stages
-from chomp_data.mix import unit_sequence
-
-Stage = merge_stages.Stage
+from chomp_data.index import ragged
+from chomp_data.mix import exhaustion as policies
+from chomp_data.mix import least_consumed
 
 # Positions computed and cached together: 48 KiB.
 BLOCK = 4_096
 _BLOCKS_CACHED = 32
-# The most blocks that are computed together: a merge costs about 50 us per
-# source for each piece, however many rows the piece has.
-_PIECE_BLOCKS = 16
-_FRONTIERS_CACHED = 64
 
-# Sources int32[N], by number, and their rows int64[N].
-_Rows = tuple[np.ndarray, np.ndarray]
+# With weights further apart, no run is long enough to reach the smaller one.
+_MOST_RATIO = 10**15
+
+# Each source's next row at the first position of a block, int64[S], and the
+# sources int32[N], by number, and rows int64[N] of its positions.
+_Block = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """Weights from a position on.
+
+  Attributes:
+    from_position: The first position with these weights; 0 in the first stage.
+    weights: Exact positive weights by source. A source that is left out has no
+      rows in the stage.
+  """
+
+  from_position: int
+  weights: Mapping[str, fractions.Fraction | int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _StageStart:
+  """A stage whose start is known.
+
+  Attributes:
+    number: The number of the stage.
+    position: The position at which it starts.
+    rows: int64[S], each source's next row there.
+    lanes: int32[A], the sources that have a weight, sorted by name.
+    merge: The merge of these sources from there on.
+    until: The position at which the next stage starts or the mix ends; None if
+      neither happens.
+    ends: Whether the mix ends there.
+  """
+
+  number: int
+  position: int
+  rows: np.ndarray
+  lanes: np.ndarray
+  merge: least_consumed.Merge
+  until: int | None = None
+  ends: bool = False
+
+  def rows_at(self, position: int) -> np.ndarray:
+    """Returns int64[S], each source's next row at a position of the stage."""
+    rows = self.rows.copy()
+    rows[self.lanes] = self.merge.rows_after(position - self.position)
+    return rows
+
+  @functools.cached_property
+  def last_rows(self) -> np.ndarray | None:
+    """Each source's next row where the stage stops; None if it never does."""
+    return None if self.until is None else self.rows_at(self.until)
+
+  def lane_of(self, source: int) -> int | None:
+    """Returns a source's number in the merge; None if it has no weight."""
+    lanes = np.flatnonzero(self.lanes == source)
+    return int(lanes[0]) if len(lanes) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +141,7 @@ class Interleave:
 
   def __init__(
     self,
-    sequences: Mapping[str, unit_sequence.UnitSequence],
+    sequences: Mapping[str, least_consumed.UnitSequence],
     stages: Sequence[Stage],
     key: int,
     *,
@@ -87,7 +149,7 @@ class Interleave:
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
   ):
-    """Checks the arguments; computes nothing yet.
+    """Checks the stages and the rows of sources; computes nothing yet.
 
     Args:
       sequences: Units of each source's rows. Their order numbers the sources
@@ -103,34 +165,238 @@ class Interleave:
         units over weight of the others.
 
     Raises:
-      ValueError: If names are unknown, weights are not positive or too far
+      ValueError: If a stage names an unknown source, its weights are too far
         apart, stages are not sorted, or repeated rows consume nothing.
-      TypeError: If a weight is not exact.
     """
-    self._sequences = dict(sequences)
-    self._chain = merge_stages.StageChain(
-      self._sequences,
-      stages,
-      key,
-      exhaustion,
-      exhausted_at or {},
-      start or {},
-    )
-    # Caches, so that reading on from a position needs no search.
+    policies.named(exhaustion)
+    self._exhaustion = exhaustion
+    self._numbers = {name: i for i, name in enumerate(sequences)}
+    self._stages = tuple(stages)
+    self._check_stages()
+    self._positions = [stage.from_position for stage in self._stages]
+    self._start = dict(start or {})
+    self._exhausted_at: list[int | None] = []
+    self._sources: list[least_consumed.Source] = []
+    for name, sequence in sequences.items():
+      at = (exhausted_at or {}).get(name)
+      at = sequence.num_rows if at is None else at
+      limit = sequence.num_rows if self._policy.repeats else at
+      tie_key = hashing.fold_key(key, "tie", name)
+      source = least_consumed.Source(sequence, tie_key, limit)
+      _check_source(name, source, at)
+      self._exhausted_at.append(at)
+      self._sources.append(source)
+    # The stages that were computed, from the first on.
+    self._starts: list[_StageStart] = []
+    # Reading on from a position continues from the block before.
     self._blocks = memo.Memo(_BLOCKS_CACHED)
-    self._frontiers = memo.Memo(_FRONTIERS_CACHED)
+
+  def _check_names(self, field: str, by_name: Mapping[str, object]) -> None:
+    """Raises ValueError if a mapping names unknown sources."""
+    unknown = [name for name in by_name if name not in self._numbers]
+    if unknown:
+      raise ValueError(
+        f"`{field}` must name known sources, got {unknown}. Known:"
+        f" {', '.join(self._numbers)}."
+      )
+
+  def _check_stages(self) -> None:
+    positions = [stage.from_position for stage in self._stages]
+    rising = all(a < b for a, b in itertools.pairwise(positions))
+    if positions[:1] != [0] or not rising:
+      raise ValueError(
+        f"`stages` must start at position 0 and rise, got {positions}. Put"
+        " them in order, each position once."
+      )
+    if positions[-1] >= least_consumed.MOST_UNITS:
+      raise ValueError(
+        "`stages` must start before position"
+        f" {least_consumed.MOST_UNITS}, got {positions[-1]}. Start them"
+        " earlier."
+      )
+    for i, stage in enumerate(self._stages):
+      field = f"stages[{i}].weights"
+      self._check_names(field, stage.weights)
+      _check_weights(field, stage.weights)
+
+  @property
+  def _policy(self) -> policies.Exhaustion:
+    # Looked up by name, because functions of a policy cannot be pickled.
+    return policies.named(self._exhaustion)
 
   @property
   def names(self) -> tuple[str, ...]:
     """The names of the sources, by number."""
-    return tuple(self._sequences)
+    return tuple(self._numbers)
 
-  @property
+  @functools.cached_property
   def num_positions(self) -> int | None:
     """The number of positions; None if the mix has no end."""
-    return self._chain.end
+    if self._needs_no_stages():
+      end = self._offered(self._stages[-1])
+      weighed = {name for stage in self._stages for name in stage.weights}
+      if end is None or len(self._stages[-1].weights) == len(weighed):
+        return end
+    last = self._stages_until(len(self._stages) - 1)[-1]
+    return last.until if last.ends else None
 
-  def locate(self, positions: np.ndarray) -> _Rows:
+  def _needs_no_stages(self) -> bool:
+    """Returns whether limits alone show that the last stage is reached."""
+    offered = map(self._offered, self._stages)
+    return self._policy.ends is None and all(
+      rows is None or rows >= until
+      for rows, until in zip(offered, self._positions[1:], strict=False)
+    )
+
+  def _offered(self, stage: Stage) -> int | None:
+    """Returns how many rows a stage's sources have in this run, or None."""
+    total = 0
+    for name in stage.weights:
+      limit = self._sources[self._numbers[name]].limit
+      if limit is None:
+        return None
+      total += limit - self._start.get(name, (0, 0))[0]
+    return total
+
+  # Stages.
+
+  @functools.cached_property
+  def _names_from(self) -> list[list[str]]:
+    """The sources that have a weight from each stage on, sorted by name."""
+    names: set[str] = set()
+    names_from: list[list[str]] = []
+    for stage in reversed(self._stages):
+      if not names.issuperset(stage.weights):
+        names.update(stage.weights)
+        names_from.append(sorted(names))
+      else:
+        names_from.append(names_from[-1])
+    return names_from[::-1]
+
+  def _stages_until(self, number: int) -> list[_StageStart]:
+    """Returns at least the stages up to one, or up to the mix's end."""
+    starts = self._starts
+    if len(starts) > number:
+      return starts
+    starts = starts.copy() or [self._first_stage()]
+    while len(starts) <= number and not starts[-1].ends:
+      starts.append(self._stage_after(starts[-1]))
+    # A single assignment, so that other threads see a complete list.
+    self._starts = starts
+    return starts
+
+  def _stage(self, number: int) -> _StageStart | None:
+    """Returns a stage, or None if the mix ends before it."""
+    starts = self._stages_until(number)
+    return starts[number] if number < len(starts) else None
+
+  def _stage_at(self, position: int) -> _StageStart:
+    """Returns the stage of a position; the last one beyond the end."""
+    number = bisect.bisect_right(self._positions, position) - 1
+    return self._stages_until(number)[: number + 1][-1]
+
+  def _first_stage(self) -> _StageStart:
+    begun = [self._start.get(name, (0, 0)) for name in self._numbers]
+    rows = np.asarray([row for row, _ in begun], np.int64)
+    weights = self._stages[0].weights
+    integers = least_consumed.whole(list(weights.values()))
+    # A source that has ended has no next row, and so no level.
+    by_name = {
+      name: weight
+      for name, weight in zip(weights, integers, strict=True)
+      if name in self._start
+      and self._start[name][0] != self._sources[self._numbers[name]].limit
+    }
+    ahead, parts = least_consumed.beyond_least(
+      [self._start[name][1] for name in by_name], list(by_name.values()), 1
+    )
+    numbers = [self._numbers[name] for name in by_name]
+    return self._started(0, rows, dict(zip(numbers, ahead, strict=True)), parts)
+
+  def _stage_after(self, last: _StageStart) -> _StageStart:
+    rows = last.last_rows
+    assert rows is not None
+    running = {
+      lane: int(rows[number])
+      for lane, number in enumerate(last.lanes.tolist())
+      if rows[number] != self._sources[number].limit
+    }
+    ahead, parts = last.merge.ahead_at(running)
+    ahead = {int(last.lanes[lane]): excess for lane, excess in ahead.items()}
+    return self._started(last.number + 1, rows, ahead, parts)
+
+  def _started(
+    self, number: int, rows: np.ndarray, ahead: Mapping[int, int], parts: int
+  ) -> _StageStart:
+    """Returns a stage from the state of the sources at its start.
+
+    Args:
+      number: The number of the stage.
+      rows: int64[S], each source's next row.
+      ahead: How far sources are beyond the least level among them, in fractions
+        of a unit; 0 if left out.
+      parts: The common denominator of these fractions.
+    """
+    weights = self._stages[number].weights
+    names = sorted(weights)
+    lanes = [self._numbers[name] for name in names]
+    merge = least_consumed.Merge(
+      [self._sources[lane] for lane in lanes],
+      [weights[name] for name in names],
+      rows[lanes].tolist(),
+      [ahead.get(lane, 0) for lane in lanes],
+      parts,
+    )
+    stage = _StageStart(
+      number,
+      self._positions[number],
+      rows,
+      np.asarray(lanes, np.int32),
+      merge,
+    )
+    until, ends = next(iter(self._positions[number + 1 :]), None), False
+    exhausted = self._exhausted_position(stage)
+    # A policy's end takes precedence over a stage at the same position.
+    if exhausted is not None and (until is None or exhausted <= until):
+      until, ends = exhausted, True
+    if merge.num_rows is not None:
+      last = stage.position + merge.num_rows
+      if until is None or last < until:
+        until, ends = last, True
+    return dataclasses.replace(stage, until=until, ends=ends)
+
+  def _exhausted_position(self, stage: _StageStart) -> int | None:
+    """Returns where the policy ends the mix if no other stage follows."""
+    ends = self._policy.ends
+    if ends is None:
+      return None
+    last = ends(
+      [
+        self._policy_source(stage, self._numbers[name])
+        for name in self._names_from[stage.number]
+      ],
+      lambda source: stage.merge.key(*(source.last or (0, 0))),
+    )
+    if last is None:
+      return None
+    if last.last is None:
+      return stage.position
+    rank = stage.merge.rank(*last.last)
+    # No run reaches an end beyond 2**62 rows or units.
+    return None if rank is None else stage.position + rank + 1
+
+  def _policy_source(self, stage: _StageStart, number: int) -> policies.Source:
+    """Returns the state of a source at the start of a stage, for a policy."""
+    at, lane = self._exhausted_at[number], stage.lane_of(number)
+    exhausted = at is not None and bool(stage.rows[number] >= at)
+    last = None
+    if at is not None and lane is not None and not exhausted:
+      last = (lane, at - 1)
+    return policies.Source(lane is not None, exhausted, last)
+
+  # Positions.
+
+  def locate(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns which row of which source is at each position.
 
     Args:
@@ -148,27 +414,16 @@ class Interleave:
     if not len(positions):
       return sources, rows
     self._check(int(positions.min()), int(positions.max()) + 1)
-    blocks, places = np.divmod(positions, BLOCK)
-    order = np.argsort(blocks, kind="stable")
-    cuts = np.flatnonzero(np.diff(blocks[order])) + 1
-    members = np.split(order, cuts)
-    numbers = [int(blocks[picks[0]]) for picks in members]
-    # Adjacent blocks are computed in one piece.
-    piece: dict[int, _Rows] = {}
-    for i, (block, picks) in enumerate(zip(numbers, members, strict=True)):
-      block_rows = piece.get(block) or self._blocks.get(block)
-      if block_rows is None:
-        count = _side_by_side(numbers[i : i + _PIECE_BLOCKS])
-        piece = self._piece(block, count)
-        block_rows = piece[block]
-      source, row = block_rows
-      sources[picks] = source[places[picks]]
-      rows[picks] = row[places[picks]]
+    numbers, places = np.divmod(positions, BLOCK)
+    for number, picks in ragged.by_value(numbers):
+      _, block_sources, block_rows = self._block(number)
+      sources[picks] = block_sources[places[picks]]
+      rows[picks] = block_rows[places[picks]]
     return sources, rows
 
   def _check(self, low: int, high: int) -> None:
     """Raises IndexError unless 0 <= low and high is at most the end."""
-    last = self._chain.at(max(high, 0))
+    last = self._stage_at(max(high, 0))
     if low < 0 or (last.ends and last.until is not None and high > last.until):
       bad_position = low if low < 0 else high
       raise IndexError(
@@ -176,56 +431,56 @@ class Interleave:
         " The mix has no other rows."
       )
 
-  def _frontier(self, position: int) -> np.ndarray:
-    """Returns int64[S], each source's next row at a position."""
-    rows = self._frontiers.get(position)
-    if rows is None:
-      stage = self._chain.at(position)
-      # At the first position of a stage the next rows are known.
+  def _block(self, number: int) -> _Block:
+    """Returns up to 4,096 positions; fewer if the mix ends."""
+    return self._blocks.get(number, lambda: self._computed(number))
+
+  def _computed(self, number: int) -> _Block:
+    position, stop = number * BLOCK, (number + 1) * BLOCK
+    previous = self._blocks.get(number - 1)
+    if previous is None:
+      stage = self._stage_at(position)
       begins = position == stage.position
-      rows = stage.rows if begins else stage.rows_at(position)
-      self._frontiers.put(position, rows)
-    return rows
-
-  def _block(self, block: int) -> _Rows:
-    """Returns sources int32[N] and rows int64[N] of up to 4,096 positions."""
-    return self._blocks.get(block) or self._piece(block, 1)[block]
-
-  def _piece(self, block: int, count: int) -> dict[int, _Rows]:
-    """Computes `count` consecutive blocks; fewer if the mix ends."""
-    first = block * BLOCK
-    position, stop = first, first + count * BLOCK
-    parts = []
+      first_rows = stage.rows if begins else stage.rows_at(position)
+    else:
+      first_rows = previous[0] + self._counts(previous[1])
+    rows = first_rows.copy()
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
     while position < stop:
-      stage = self._chain.at(position)
+      stage = self._stage_at(position)
       until = stop if stage.until is None else min(stop, stage.until)
       if until <= position:
         break
-      rows = self._frontier(position).copy()
       lane, row, rows[stage.lanes] = stage.merge.advance(
         rows[stage.lanes], until - position
       )
       parts.append((stage.lanes[lane], row))
       position = until
-      self._frontiers.put(position, rows)
     sources, source_rows = map(np.concatenate, zip(*parts, strict=True))
-    blocks = {}
-    frontier = self._frontier(first)
-    for low in range(0, len(sources), BLOCK):
-      part = slice(low, low + BLOCK)
-      if low:
-        self._frontiers.put(first + low, frontier)
-      frontier = frontier + np.bincount(
-        sources[part], minlength=len(self._sequences)
-      )
-      # Copies: a view would keep the whole piece.
-      blocks[block + low // BLOCK] = (
-        sources[part].copy(),
-        source_rows[part].copy(),
-      )
-    for number, rows in blocks.items():
-      self._blocks.put(number, rows)
-    return blocks
+    return first_rows, sources, source_rows
+
+  def _counts(self, sources: np.ndarray) -> np.ndarray:
+    """Returns how often each source occurs, int64[S]."""
+    return np.bincount(sources, minlength=len(self._numbers))
+
+  def rows_at(self, position: int) -> np.ndarray:
+    """Returns each source's next row at a position, int64[S].
+
+    Args:
+      position: At most `num_positions`.
+
+    Raises:
+      IndexError: If the position is negative or beyond the end.
+    """
+    self._check(position, position)
+    stage = self._stage_at(position)
+    # Where a stage begins or the mix ends, no row needs to be merged.
+    if position == stage.position:
+      return stage.rows.copy()
+    if position == stage.until and stage.last_rows is not None:
+      return stage.last_rows.copy()
+    first_rows, sources, _ = self._block(position // BLOCK)
+    return first_rows + self._counts(sources[: position % BLOCK])
 
   def consumed(self, position: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns what was consumed of every source before a position.
@@ -241,30 +496,11 @@ class Interleave:
       IndexError: If the position is negative or beyond the end.
     """
     rows = self.rows_at(position)
-    sums = [
-      sequence.before(rows[i : i + 1])
-      for i, sequence in enumerate(self._sequences.values())
+    units = [
+      source.before(row)
+      for source, row in zip(self._sources, rows.tolist(), strict=True)
     ]
-    return rows, np.concatenate(sums)
-
-  def rows_at(self, position: int) -> np.ndarray:
-    """Returns each source's next row at a position, int64[S].
-
-    Args:
-      position: At most `num_positions`.
-
-    Raises:
-      IndexError: If the position is negative or beyond the end.
-    """
-    self._check(position, position)
-    block_start = position - position % BLOCK
-    block = self._blocks.get(position // BLOCK)
-    if block is None:
-      return self._frontier(position).copy()
-    sources = block[0][: position - block_start]
-    return self._frontier(block_start) + np.bincount(
-      sources, minlength=len(self._sequences)
-    )
+    return rows, np.asarray(units, np.int64)
 
   def position_of(self, source: str, row: int) -> int | None:
     """Returns the position of a source's row; None if it is not in the mix.
@@ -278,23 +514,25 @@ class Interleave:
     Raises:
       ValueError: If the name is unknown or the row negative.
     """
-    self._chain.check_names("source", {source: None})
+    self._check_names("source", {source: None})
     if row < 0:
       raise ValueError(
         f"`row` must be at least 0, got {row}. Rows count from a source's"
         " first."
       )
-    number = self.names.index(source)
-    limit = self._chain.limit(number)
+    number = self._numbers[source]
+    limit = self._sources[number].limit
     if limit is not None and row >= limit:
       return None
     # Start at the last of the computed stages that begins at or before the row.
-    for index in range(self._chain.last_started(number, row), len(self._chain)):
-      stage = self._chain.stage(index)
+    first = bisect.bisect_right(
+      self._starts, row, key=lambda stage: stage.rows[number]
+    )
+    for index in range(max(first - 1, 0), len(self._stages)):
+      stage = self._stage(index)
       if stage is None or row < stage.rows[number]:
         return None
-      until = stage.until
-      if until is None or row < self._frontier(until)[number]:
+      if stage.last_rows is None or row < stage.last_rows[number]:
         lane = stage.lane_of(number)
         rank = None if lane is None else stage.merge.rank(lane, row)
         return None if rank is None else stage.position + rank
@@ -313,7 +551,6 @@ class Interleave:
     Raises:
       ValueError: As `position_of`.
     """
-    number = self.names.index(source) if source in self.names else -1
     parts, end = [np.empty(0, np.int64)], self.num_positions
     num_located = 0
     while num_located < len(rows):
@@ -321,8 +558,8 @@ class Interleave:
       if position is None or (end is not None and position >= end):
         break
       block = position // BLOCK
-      sources, block_rows = self._block(block)
-      places = np.flatnonzero(sources == number)
+      _, sources, block_rows = self._block(block)
+      places = np.flatnonzero(sources == self._numbers[source])
       rows_of_block = block_rows[places]
       stop = int(np.searchsorted(rows, rows_of_block[-1], side="right"))
       pick = np.searchsorted(rows_of_block, rows[num_located:stop])
@@ -342,60 +579,95 @@ class Interleave:
     Args:
       end: The positions of the run, at most `num_positions`.
     """
-    if end <= 0:
-      return
-    begins = self._chain.rows_before(end)
-    last = self._chain.stage(len(begins) - 1)
-    assert last is not None
-    stop = end if last.until is None else min(last.until, end)
-    # Counts of all sources at once: searching for single rows takes longer.
-    rows_by_stage = np.diff(begins, axis=0, append=[self._frontier(stop)])
-    for index in np.flatnonzero((rows_by_stage < 2).any(axis=1)).tolist():
-      counts = rows_by_stage[index]
-      few_rows = [lane for lane in self._chain.lanes(index) if counts[lane] < 2]
-      if not few_rows:
-        continue
-      stage = self._chain.stage(index)
-      assert stage is not None
+    for number in range(bisect.bisect_left(self._positions, end)):
+      stage = self._stage(number)
+      if stage is None:
+        return
       until = end if stage.until is None else min(stage.until, end)
       if until - stage.position < 2 * len(stage.lanes):
         continue
-      for number in few_rows:
-        name, row = self.names[number], int(stage.rows[number])
-        limit = self._chain.limit(number)
-        if limit is not None and limit - row < 2:
+      rows = stage.last_rows if stage.until == until else None
+      rows = stage.rows_at(until) if rows is None else rows
+      counts = rows - stage.rows
+      for source in stage.lanes[counts[stage.lanes] < 2].tolist():
+        row, num_rows = int(stage.rows[source]), int(counts[source])
+        if self._sources[source].clip(row + 2) < row + 2:
           continue
-        share = self._share(stage, number, until)
+        share = self._share(stage, source, rows)
         if share < 1:
-          num_rows = int(counts[number])
+          name = self.names[source]
           position = self.position_of(name, row + num_rows)
-          yield Unserved(index, name, float(share), num_rows, position)
+          yield Unserved(number, name, float(share), num_rows, position)
 
   def _share(
-    self, stage: merge_stages.StageStart, number: int, until: int
+    self, stage: _StageStart, source: int, rows: np.ndarray
   ) -> fractions.Fraction:
-    """Returns a source's share of a stage by weight, in rows."""
-    weights = self._chain.weights(stage.index)
-    last = self._frontier(until)
+    """Returns a source's share of a stage by weight, in rows.
+
+    Args:
+      stage: The stage.
+      source: The number of the source.
+      rows: int64[S], each source's next row after the stage.
+    """
+    weights = self._stages[stage.number].weights
     total_weight, total_units = fractions.Fraction(0), 0
-    for source in stage.lanes.tolist():
-      name, row = self.names[source], int(stage.rows[source])
-      if row != self._chain.limit(source):
-        total_weight += weights[name]
-        total_units += self._between(source, row, int(last[source]))
-    row = int(stage.rows[number])
-    row_units = max(self._between(number, row, row + 1), 1)
-    return weights[self.names[number]] / total_weight * total_units / row_units
+    for lane in stage.lanes.tolist():
+      row = int(stage.rows[lane])
+      if row != self._sources[lane].limit:
+        total_weight += weights[self.names[lane]]
+        total_units += self._units(lane, row, int(rows[lane]))
+    row = int(stage.rows[source])
+    row_units = max(self._units(source, row, row + 1), 1)
+    return weights[self.names[source]] / total_weight * total_units / row_units
 
-  def _between(self, source: int, first: int, last: int) -> int:
-    """Returns the units of a source's rows first .. last - 1."""
-    sums = self._sequences[self.names[source]].before(np.asarray([first, last]))
-    return int(sums[1] - sums[0])
+  def _units(self, source: int, first: int, last: int) -> int:
+    """Returns the units of a source's rows first to last - 1."""
+    rows = self._sources[source]
+    return rows.before(last) - rows.before(first)
 
 
-def _side_by_side(numbers: Sequence[int]) -> int:
-  """Returns how many numbers are consecutive from the first one on."""
-  count = 1
-  while count < len(numbers) and numbers[count] == numbers[0] + count:
-    count += 1
-  return count
+def _check_weights(
+  field: str, weights: Mapping[str, fractions.Fraction | int]
+) -> None:
+  """Raises ValueError unless there are weights, near each other."""
+  if not weights:
+    raise ValueError(
+      f"`{field}` must name at least one source, got none. Give one a weight."
+    )
+  low, high = (
+    choose(weights, key=weights.__getitem__) for choose in (min, max)
+  )
+  if weights[high] > _MOST_RATIO * weights[low]:
+    shown = " and ".join(
+      f"{_decimal(weights[name])} of {name!r}" for name in (high, low)
+    )
+    raise ValueError(
+      f"`{field}` must lie within a factor of {_MOST_RATIO:.0e}, got {shown}."
+      f" Leave {low!r} out."
+    )
+
+
+def _decimal(weight: fractions.Fraction | int) -> str:
+  """Returns a weight as text; some are too large or small for a float."""
+  return f"{decimal.Decimal(weight.numerator) / weight.denominator:.6g}"
+
+
+def _check_source(
+  name: str, source: least_consumed.Source, exhausted_at: int | None
+) -> None:
+  """Raises ValueError if a source cannot have these rows in a mix."""
+  offered, limit = source.sequence.num_rows, source.limit
+  if exhausted_at is not None and (
+    exhausted_at < 1 or (offered is not None and exhausted_at > offered)
+  ):
+    most_text = "" if offered is None else f" and at most {offered}"
+    raise ValueError(
+      f"`exhausted_at[{name!r}]` must be at least 1 row{most_text}, got"
+      f" {exhausted_at}. Leave out a source without rows."
+    )
+  repeated = exhausted_at if limit is None else None
+  if repeated is not None and not source.before(repeated):
+    raise ValueError(
+      f"`sequences[{name!r}]` must consume units where its rows repeat, got"
+      f" none in {exhausted_at} rows. Leave the source out."
+    )

@@ -9,11 +9,10 @@ sources of weights 1 and 2 whose rows consume 4 and 6 units:
     row    a 0  b 0  b 1  a 1  b 2  a 2  b 3
 
 A row's *level* is the units that its source consumed before it, over the
-weight. Rows sorted by (level, tie, source, row) are in the order of the rule.
-So the rows below a level are counted with one search in each source's prefix
-sums, and the rows from there on are sorted together (`level_order`). One unit
-of level is one unit of the source with the greatest weight, so the levels of a
-source are at least 1 apart. NumPy only.
+weight. Levels here are multiplied by a common denominator, and so are exact
+integers. Rows sorted by (level, tie, source, row) are in the order of the rule:
+the rows below a level are counted with one search in each source's prefix sums,
+and the rows from there on are sorted together. NumPy only.
 """
 
 from collections.abc import Mapping
@@ -21,17 +20,21 @@ from collections.abc import Sequence
 import dataclasses
 import fractions
 import functools
+import itertools
 import math
+from typing import Protocol
 
 import numpy as np
 
 from chomp_data.index import bracketed
 from chomp_data.index import hashing
-from chomp_data.mix import level_order
-from chomp_data.mix import unit_sequence
 
-# So many rows are merged in order rather than skipped by a search.
-_WALK = 4_096
+# Sums of units stay below this, so that their differences fit into int64.
+MOST_UNITS = 2**62
+
+# So many rows are merged in order rather than skipped by a search, of few
+# sources fewer: so far from the truth may an estimate for all of them be.
+_WALK, _WALK_OF_SOURCE = 4_096, 128
 
 # Rows from which the mean units per row of a source are first estimated.
 _PROBE = 64
@@ -43,10 +46,41 @@ _LEAST_MEAN = 1e-3
 _REDUCED = 4
 
 # A row's place in the order: level, tie, source.
-Key = tuple[fractions.Fraction, int, int]
+Key = tuple[int, int, int]
 
-# Rows below a level, the level, and each source's first row beyond it.
-_Point = tuple[int, int, list[int]]
+
+class UnitSequence(Protocol):
+  """What a merge asks of a source: the units before its rows.
+
+      rows      0  1  2  3      before(0 .. 4)  [0, 5, 5, 5, 9]
+      consumes  5  0  0  4      rows_below(5) = 1, rows_below(6) = 4
+
+  A unit is a token, a trained token, or 1 for a row. A sequence without an end
+  must never stop consuming units: if all rows from some row on consumed
+  nothing, a search for more units would not end.
+  """
+
+  @property
+  def num_rows(self) -> int | None:
+    """The number of rows; None if it has no end."""
+    ...
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of rows 0 .. k - 1 for each k of int64[N].
+
+    Args:
+      rows: Each in 0 .. `num_rows`, the end included; often consecutive.
+    """
+    ...
+
+  def rows_below(self, units: int, near: bool = False) -> int:
+    """Returns how many rows k below `num_rows` have before(k) < units.
+
+    Args:
+      units: At most 2**62.
+      near: Whether an estimate is enough, if it is faster.
+    """
+    ...
 
 
 @dataclasses.dataclass
@@ -61,7 +95,7 @@ class Source:
       decides how many rows are examined, and has no effect on results.
   """
 
-  sequence: unit_sequence.UnitSequence
+  sequence: UnitSequence
   tie_key: int
   limit: int | None
   mean: float | None = None
@@ -71,15 +105,12 @@ class Source:
     return int(self.sequence.before(np.asarray([row], np.int64))[0])
 
   def rows_below(self, units: int, near: bool = False) -> int:
-    """Returns how many rows have fewer than some units before them.
+    """Returns how many rows have fewer than some units before them."""
+    return self.sequence.rows_below(min(max(units, 0), MOST_UNITS), near)
 
-    Args:
-      units: Any number.
-      near: Whether an estimate is enough, if the sequence has one without
-        examining single rows.
-    """
-    units = min(max(units, 0), unit_sequence.MOST_UNITS)
-    return self.sequence.rows_below(units, near)
+  def clip(self, row: int) -> int:
+    """Returns a row, or the source's end if that is earlier."""
+    return row if self.limit is None else min(row, self.limit)
 
   def tie(self, first: int) -> int:
     """Returns the hash that decides between rows of equal level.
@@ -90,6 +121,35 @@ class Source:
     keys = np.asarray([self.tie_key], np.uint64)
     return int(hashing.fold(keys, np.asarray([first]))[0])
 
+  def mean_units(self, row: int) -> float:
+    """Returns about how many units each of the next rows consumes."""
+    mean = self.mean
+    if mean is None:
+      end = self.clip(row + _PROBE)
+      low, high = self.sequence.before(np.asarray([row, end])).tolist()
+      mean = self.mean = (high - low) / max(end - row, 1)
+    return max(mean, _LEAST_MEAN)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Upcoming:
+  """The next rows of a source.
+
+  Attributes:
+    source: The number of the source.
+    row: The first of the rows.
+    run_row: The first row of the source with the same units before it as `row`.
+    before: int64[N], the units before each row.
+    is_all: Whether the source has no rows after these. If not, the last one is
+      not returned; it bounds which rows of other sources are.
+  """
+
+  source: int
+  row: int
+  run_row: int
+  before: np.ndarray
+  is_all: bool
+
 
 class Merge:
   """Sources merged by least consumed, each from a given row on."""
@@ -97,10 +157,9 @@ class Merge:
   def __init__(
     self,
     sources: Sequence[Source],
-    weights: Sequence[fractions.Fraction],
+    weights: Sequence[fractions.Fraction | int],
     rows: Sequence[int],
-    units: Sequence[int],
-    overshoots: Sequence[int],
+    ahead: Sequence[int],
     parts: int = 1,
   ):
     """Defines the order; all arguments but `parts` have one entry per source.
@@ -109,29 +168,29 @@ class Merge:
       sources: The sources, at least one.
       weights: Their weights, positive.
       rows: The first row of each in the merge.
-      units: The units before these rows.
-      overshoots: What each has consumed beyond its share, at least 0, in
-        fractions of a unit.
+      ahead: What each has consumed beyond its share, at least 0, in fractions
+        of a unit.
       parts: The common denominator of these fractions. Its digits grow from
-        stage to stage; a common one needs no greatest common divisors.
+        stage to stage.
     """
     self._sources = list(sources)
     self._first = list(rows)
-    self._units = list(units)
     self._weights = whole(weights)
+    self._ahead = list(ahead)
     self._parts = parts
-    self._overshoots = list(overshoots)
-    heaviest = max(self._weights)
-    self._gains = [heaviest / weight for weight in self._weights]
-    self._scales: list[level_order.Scale] = []
-    for i, weight in enumerate(self._weights):
-      common = math.gcd(heaviest, weight)
-      gain, under = heaviest // common, weight // common
-      # Levels count the units since the first row of the merge.
-      ahead = overshoots[i] - units[i] * parts
-      self._scales.append(
-        level_order.Scale(ahead * gain, gain * parts, under * parts)
-      )
+    self._units = [
+      source.before(row) for source, row in zip(sources, rows, strict=True)
+    ]
+    # The level of a row with P units before it is `offset + gain * P`.
+    common = math.lcm(*self._weights)
+    self._gains = [parts * (common // weight) for weight in self._weights]
+    self._offsets = [
+      (ahead[i] - self._units[i] * parts) * (common // weight)
+      for i, weight in enumerate(self._weights)
+    ]
+    self._walk = min(_WALK, _WALK_OF_SOURCE * len(sources))
+    # Searches step by one unit of the source with the greatest weight.
+    self._step = min(self._gains)
 
   @property
   def num_rows(self) -> int | None:
@@ -143,38 +202,30 @@ class Merge:
       total += source.limit - first
     return total
 
-  def _clip(self, source: int, row: int) -> int:
-    limit = self._sources[source].limit
-    row = max(row, self._first[source])
-    return row if limit is None else min(row, limit)
-
   def key(self, source: int, row: int) -> Key:
     """Returns the sort key of a row; rows of one source may have the same."""
     rows = self._sources[source]
     before = rows.before(row)
-    tie = rows.tie(rows.rows_below(before))
-    return self._scales[source].level(before), tie, source
+    level = self._offsets[source] + self._gains[source] * before
+    return level, rows.tie(rows.rows_below(before)), source
 
-  def overshoots(
-    self, standing: Mapping[int, int]
-  ) -> tuple[dict[int, int], int]:
+  def ahead_at(self, rows: Mapping[int, int]) -> tuple[dict[int, int], int]:
     """Returns how far each source is beyond the least level among them.
 
     Args:
-      standing: The units before the next row of each source, by source.
+      rows: The next row of each source, by source.
 
     Returns:
       Fractions of a unit by source, and their common denominator.
     """
-    ahead, parts = beyond_least(
-      [
-        self._overshoots[i] + (units - self._units[i]) * self._parts
-        for i, units in standing.items()
-      ],
-      [self._weights[i] for i in standing],
-      self._parts,
-    )
-    return dict(zip(standing, ahead, strict=True)), parts
+    consumed = [
+      self._ahead[i]
+      + (self._sources[i].before(row) - self._units[i]) * self._parts
+      for i, row in rows.items()
+    ]
+    weights = [self._weights[i] for i in rows]
+    ahead, parts = beyond_least(consumed, weights, self._parts)
+    return dict(zip(rows, ahead, strict=True)), parts
 
   def rank(self, source: int, row: int) -> int | None:
     """Returns how many rows of the merge are before a row.
@@ -188,19 +239,18 @@ class Merge:
     for i, other in enumerate(self._sources):
       if i == source:
         continue
-      other_units, rest = self._scales[i].units(*level.as_integer_ratio())
-      if other_units >= unit_sequence.MOST_UNITS and other.limit is None:
+      units, rest = divmod(level - self._offsets[i], self._gains[i])
+      if units >= MOST_UNITS and other.limit is None:
         return None
-      below = other.rows_below(other_units + (rest > 0))
-      count += self._clip(i, below) - self._first[i]
-      if count >= unit_sequence.MOST_UNITS:
+      below = other.rows_below(units + (rest > 0))
+      first = max(other.clip(below), self._first[i])
+      count += first - self._first[i]
+      if count >= MOST_UNITS:
         return None
-      if rest == 0 and 0 <= other_units < unit_sequence.MOST_UNITS:
-        run = self._clip(i, other.rows_below(other_units + 1)) - self._clip(
-          i, below
-        )
-        if run and (other.tie(below), i) < (tie, source):
-          count += run
+      if rest == 0 and 0 <= units < MOST_UNITS:
+        last = other.clip(other.rows_below(units + 1))
+        if last > first and (other.tie(below), i) < (tie, source):
+          count += last - first
     return count
 
   def rows_after(self, count: int) -> list[int]:
@@ -216,93 +266,66 @@ class Merge:
       return [source.limit or 0 for source in self._sources]
     if len(self._sources) == 1:
       return [self._first[0] + count]
-
-    low, high = (0, 0, self._first), None
-    if count > _WALK:
-      # An estimate that examines no rows bounds the exact search.
-      target = count - _WALK // 2
-      (_, level, _), _ = self._search(target, _WALK // 4, low, near=True)
-      point = self._point(level)
-      low, high = (low, point) if point[0] > count else (point, None)
-    (before, _, rows), high = self._search(count, _WALK, low, high)
-    if high is None and count - before > _WALK:
-      raise ValueError(
-        "`stages` must begin before 2**62 units are consumed, got a place"
-        f" {count} rows after one begins. Begin the next one earlier."
-      )
+    # Estimates examine no single rows; one exact count follows.
+    target = count - self._walk // 2 if count > self._walk else 0
+    before, rows = 0, self._first
+    while target > 0:
+      rows = self._rows_below(self._level_near(target))
+      before = sum(rows) - sum(self._first)
+      if before <= count:
+        break
+      target, before, rows = 2 * target - before, 0, self._first
     return self.advance(np.asarray(rows), count - before)[2].tolist()
 
-  def _search(
-    self,
-    count: int,
-    slack: int,
-    low: _Point,
-    high: _Point | None = None,
-    near: bool = False,
-  ) -> tuple[_Point, _Point | None]:
-    """Searches for a level with about `count` rows below it.
-
-    Args:
-      count: The rows.
-      slack: How many rows fewer are close enough.
-      low: A level with at most `count` rows below it.
-      high: A level with more rows below it, or None.
-      near: Whether rows are estimated instead of counted.
-
-    Returns:
-      The level with at most `count` rows below it, and the least examined
-      level with more, or None.
-    """
-    return bracketed.search(
-      lambda level: self._point(level, near),
+  def _level_near(self, count: int) -> int:
+    """Returns a level with about `count` rows below it."""
+    rates = self._rates(self._first)
+    low, high = bracketed.search(
+      lambda steps: (
+        sum(self._rows_below(steps * self._step, near=True)) - sum(self._first),
+        steps,
+      ),
       lambda point: point[0] <= count,
-      lambda point: count - slack // 2 - point[0],
-      low,
-      high,
-      first_step=lambda: int(count / max(math.fsum(self._rates()), 1e-300)),
-      last=self._last_level,
-      enough=lambda point: count - point[0] <= slack,
+      lambda point: count - self._walk // 8 - point[0],
+      (0, 0),
+      first_step=lambda: int(count / max(math.fsum(rates), 1e-300)),
+      last=self._last_step,
+      enough=lambda point: count - point[0] <= self._walk // 4,
     )
+    if high is None and count - low[0] > self._walk:
+      raise ValueError(
+        "`stages` must begin before 2**62 units are consumed, got a place"
+        f" about {count} rows after one begins. Begin the next one earlier."
+      )
+    return low[1] * self._step
 
   @functools.cached_property
-  def _last_level(self) -> int | None:
-    """The last level with units below 2**62; None if all sources end."""
+  def _last_step(self) -> int | None:
+    """The last level of a search, below 2**62 units; None if sources end."""
     levels = [
-      math.floor(scale.level(unit_sequence.MOST_UNITS))
-      for source, scale in zip(self._sources, self._scales, strict=True)
+      self._offsets[i] + self._gains[i] * MOST_UNITS
+      for i, source in enumerate(self._sources)
       if source.limit is None
     ]
-    return min(levels, default=None)
+    return min(levels) // self._step if levels else None
 
-  def _point(self, level: int, near: bool = False) -> _Point:
-    """Returns the rows below a level, counted or estimated."""
+  def _rows_below(self, level: int, near: bool = False) -> list[int]:
+    """Returns each source's first row that is not below a level."""
     rows = []
-    for i, (source, scale) in enumerate(
-      zip(self._sources, self._scales, strict=True)
-    ):
-      units, rest = scale.units(level)
-      below = source.rows_below(units + (rest > 0), near)
-      rows.append(self._clip(i, below))
-    return sum(rows) - sum(self._first), level, rows
+    for i, source in enumerate(self._sources):
+      units = -((self._offsets[i] - level) // self._gains[i])
+      below = source.clip(source.rows_below(units, near))
+      rows.append(max(below, self._first[i]))
+    return rows
 
-  def _rates(self, rows: Sequence[int] | None = None) -> list[float]:
-    """Returns about how many rows each source has in one unit of level.
-
-    Args:
-      rows: Each source's next row; None is its first row in the merge.
-    """
-    return [self._rate(i, row) for i, row in enumerate(rows or self._first)]
-
-  def _rate(self, number: int, row: int) -> float:
-    source = self._sources[number]
-    end = self._clip(number, row + _PROBE)
-    if end == row:
-      return 0.0
-    mean = source.mean
-    if mean is None:
-      low, high = source.sequence.before(np.asarray([row, end])).tolist()
-      mean = source.mean = (high - low) / (end - row)
-    return 1 / (max(mean, _LEAST_MEAN) * self._gains[number])
+  def _rates(self, rows: Sequence[int]) -> list[float]:
+    """Returns about how many rows each source has in one step of a search."""
+    return [
+      0.0 if row == source.limit else self._step / gain / source.mean_units(row)
+      for source, gain, row in zip(
+        self._sources, self._gains, rows, strict=True
+      )
+    ]
 
   def advance(
     self, rows: np.ndarray, count: int
@@ -322,7 +345,7 @@ class Merge:
     if len(self._sources) == 1:
       # The rows of a single source come in order, whatever they consume.
       first = int(rows[0])
-      last = self._clip(0, first + count)
+      last = self._sources[0].clip(first + count)
       alone = np.arange(first, last)
       return np.zeros(len(alone), np.int32), alone, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
@@ -330,53 +353,131 @@ class Merge:
       upcoming = self._upcoming(rows.tolist(), count)
       if not upcoming:
         break
-      source, row = level_order.first_rows(upcoming, count)
+      source, row = self._sorted(upcoming, count)
       rows += np.bincount(source, minlength=len(rows))
       count -= len(source)
       parts.append((source, row))
     sources, source_rows = map(np.concatenate, zip(*parts, strict=True))
     return sources, source_rows, rows
 
-  def _upcoming(
-    self, rows: list[int], wanted: int
-  ) -> list[level_order.Upcoming]:
+  def _upcoming(self, rows: list[int], wanted: int) -> list[_Upcoming]:
     """Returns about as many next rows of each source as will be merged."""
     rates = self._rates(rows)
     span = wanted / max(math.fsum(rates), 1e-300)
     upcoming = []
-    for i, row in enumerate(rows):
-      num_left = self._clip(i, row + wanted) - row
+    for i, (source, row) in enumerate(zip(self._sources, rows, strict=True)):
+      num_left = source.clip(row + wanted) - row
       if not num_left:
         continue
       # With a margin: the first source without further rows ends the piece.
       need = min(rates[i] * span, wanted)
       size = min(num_left, int(need + 4 * math.sqrt(need)) + 4)
-      upcoming.append(self._next(i, row, size))
+      # Include the row before, to see whether it belongs to a run of rows
+      # without units that continues here.
+      lead = min(row, 1)
+      before = source.sequence.before(
+        np.arange(row - lead, row + size + 1, dtype=np.int64)
+      )
+      run_row = row
+      if lead and before[0] == before[1]:
+        run_row = source.rows_below(int(before[1]))
+      before = before[lead:]
+      source.mean = int(before[-1] - before[0]) / size
+      is_all = row + size == source.limit
+      if is_all:
+        before = before[:-1]
+      upcoming.append(_Upcoming(i, row, run_row, before, is_all))
     return upcoming
 
-  def _next(self, number: int, row: int, size: int) -> level_order.Upcoming:
-    # Include the row before, to see whether it belongs to a run of rows without
-    # units that continues here.
-    lead = min(row, 1)
-    source = self._sources[number]
-    before = source.sequence.before(
-      np.arange(row - lead, row + size + 1, dtype=np.int64)
+  def _sorted(
+    self, upcoming: Sequence[_Upcoming], wanted: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows that come first, as far as the given rows determine it.
+
+    Args:
+      upcoming: The next rows by source, sorted by source; at least one source,
+        and of each at least one row that may be returned.
+      wanted: The most rows to return, at least 1.
+
+    Returns:
+      Sources int32[N] and their rows int64[N], in order, N in 1 .. `wanted`.
+    """
+    gains = [self._gains[rows.source] for rows in upcoming]
+    tops = [
+      self._offsets[rows.source] + gain * int(rows.before[0])
+      for rows, gain in zip(upcoming, gains, strict=True)
+    ]
+    # Levels relative to the least one, and units to each source's first row.
+    base = min(tops)
+    tops = [top - base for top in tops]
+    units = [rows.before - rows.before[0] for rows in upcoming]
+    lasts = [
+      top + gain * int(since[-1])
+      for top, gain, since in zip(tops, gains, units, strict=True)
+    ]
+    # The last row of a source that has more rows is a bound: no row after the
+    # first bound is returned.
+    has_bound = np.asarray([not rows.is_all for rows in upcoming])
+    highest = min(itertools.compress(lasts, has_bound), default=max(lasts))
+    for i, last in enumerate(lasts):
+      if last > highest:
+        most_units = max((highest - tops[i]) // gains[i], -1)
+        units[i] = units[i][: units[i].searchsorted(most_units, "right")]
+        has_bound[i] = False
+    counts = np.asarray([len(since) for since in units])
+    lane = np.repeat(np.arange(len(upcoming)), counts)
+    # Levels are exact: integers of Python, unless 64 bits suffice.
+    exact = np.int64 if max(highest, *tops, *gains) < MOST_UNITS else object
+    levels = (
+      np.concatenate(units).astype(exact) * np.asarray(gains, exact)[lane]
     )
-    run_row = row
-    if lead and before[0] == before[1]:
-      run_row = source.rows_below(int(before[1]))
-    before = before[lead:]
-    source.mean = int(before[-1] - before[0]) / size
-    is_all = row + size == source.limit
-    return level_order.Upcoming(
-      number,
-      self._scales[number],
-      source.tie_key,
-      row,
-      run_row,
-      before[:-1] if is_all else before,
-      is_all,
+    levels = levels + np.asarray(tops, exact)[lane]
+    first_rows = np.asarray([rows.row for rows in upcoming])
+    row = np.arange(len(lane)) + (first_rows - np.cumsum(counts) + counts)[lane]
+    order = self._order(upcoming, levels, lane, row)
+    is_bound = np.zeros(len(lane), np.bool_)
+    is_bound[(np.cumsum(counts) - 1)[has_bound]] = True
+    reached = np.flatnonzero(is_bound[order])
+    chosen = order[: min([wanted, *reached[:1].tolist()])]
+    numbers = np.asarray([rows.source for rows in upcoming], np.int32)
+    return numbers[lane[chosen]], row[chosen]
+
+  def _order(
+    self,
+    upcoming: Sequence[_Upcoming],
+    levels: np.ndarray,
+    lane: np.ndarray,
+    row: np.ndarray,
+  ) -> np.ndarray:
+    """Returns the order of rows by level, tie and source, int64[N].
+
+    Args:
+      upcoming: The next rows by source.
+      levels: The exact level of each row, [N].
+      lane: int64[N], the index of its source in `upcoming`, ascending.
+      row: int64[N], its row of the source.
+    """
+    order = np.argsort(levels, kind="stable")
+    is_equal = np.diff(levels[order]) == 0
+    if not is_equal.any():
+      return order
+    tied = np.flatnonzero(
+      np.append(is_equal, False) | np.append(False, is_equal)
     )
+    members = order[tied]
+    # The tie of a row is that of the first row of its source at the same level.
+    run_row = row.copy()
+    opens = np.append(True, np.diff(lane) != 0)
+    run_row[opens] = [upcoming[i].run_row for i in lane[opens].tolist()]
+    opens[1:] |= np.diff(levels) != 0
+    first = np.maximum.accumulate(np.where(opens, np.arange(len(lane)), 0))
+    tie_keys = np.asarray(
+      [self._sources[rows.source].tie_key for rows in upcoming], np.uint64
+    )
+    ties = hashing.fold(tie_keys[lane[members]], run_row[first[members]])
+    cluster = np.append(0, np.cumsum(~is_equal))[tied]
+    order[tied] = members[np.lexsort((members, ties, cluster))]
+    return order
 
 
 def beyond_least(

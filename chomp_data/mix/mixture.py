@@ -13,7 +13,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import fractions
-import itertools
+import functools
 from typing import Any
 
 from absl import logging
@@ -23,13 +23,13 @@ from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.index import integers
 from chomp_data.index import permutation
+from chomp_data.index import ragged
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import interleave
 from chomp_data.mix import mix_options
 from chomp_data.mix import placing
 from chomp_data.mix import resuming
 from chomp_data.mix.mix_options import MixOptions
-from chomp_data.phased import phased_source
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_labels
@@ -144,10 +144,7 @@ class MixtureSource:
     names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
     self._names = names
-    self._laned = self._with_lanes()
-    self._batch_parts = max(
-      (lanes for _, lanes in self._laned.values()), default=1
-    )
+    self._lanes = placing.Lanes(self._parts, path)
     self._layout = self._parts[names[0]].layout
     self.document_slots: int = max(p.document_slots for p in parts.values())
     self._one_layout = all(
@@ -205,7 +202,6 @@ class MixtureSource:
       self._end = self._merge.num_positions
     except ValueError as error:
       raise schema.ConfigError([f"`{path}` {error}"]) from error
-    self._from_steps = np.asarray([step for step, _ in self.stages])
     self._alone = np.asarray([len(weights) == 1 for _, weights in self.stages])
     for step, _ in self.stages:
       if self._end is not None and steps.first_row(step) >= self._end:
@@ -291,13 +287,9 @@ class MixtureSource:
   def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
     """Plans rows at positions of the merge; those of a source together."""
     number, row = self._merge.locate(positions)
-    plans, picks = [], []
-    order = np.argsort(number, kind="stable")
-    present = np.flatnonzero(np.bincount(number)).tolist()
-    edges = np.searchsorted(number[order], [*present, len(self._parts)])
     parts = list(self._parts.values())
-    for i, first, last in zip(present, edges[:-1], edges[1:], strict=True):
-      pick = order[first:last]
+    plans, picks = [], []
+    for i, pick in ragged.by_value(number):
       plans.append(parts[i].plan(row[pick]))
       picks.append(pick)
     if not plans:
@@ -323,8 +315,7 @@ class MixtureSource:
       dict(enumerate(self._parts.values())),
       spans,
       self._one_layout,
-      extra,
-      columns,
+      lambda sources, part: row_reading.read(sources, part, extra, columns),
     )
 
   def prefetch(self, spans: spans_lib.Spans) -> bool:
@@ -422,7 +413,7 @@ class MixtureSource:
       int64[M], in the same order; M < N if the last rows are not in the run.
     """
     positions = self._merge.positions_of(name, rows)
-    if self._laned:
+    if self._lanes.parts > 1:
       return self._placed(positions, back=True)
     return self._permuted(positions, permutation.inverse)
 
@@ -499,25 +490,6 @@ class MixtureSource:
       [*lines, *(part.describe() for part in self._parts.values())]
     )
 
-  def _with_lanes(self) -> dict[int, tuple[phased_source.Ordered, int]]:
-    """Returns sources that have lanes, and how many, by source number."""
-    laned = {
-      number: (part, part.lanes)
-      for number, part in enumerate(self._parts.values())
-      if isinstance(part, phased_source.Ordered) and part.lanes > 1
-    }
-    if len({lanes for _, lanes in laned.values()}) > 1:
-      shown = ", ".join(
-        f"{self._names[i]} {lanes}" for i, (_, lanes) in laned.items()
-      )
-      raise schema.ConfigError(
-        [
-          f"`{self._path}` must be of sources with the same shuffle.lanes, got"
-          f" parts of a batch: {shown}. Set the same, or None."
-        ]
-      )
-    return laned
-
   def _check_trained(self) -> None:
     """Raises ConfigError if a source has none of the balanced `loss_tokens`."""
     unit = self.options.balanced_unit
@@ -535,7 +507,7 @@ class MixtureSource:
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
     """Returns the positions in the merge of rows of the run."""
-    if self._laned:
+    if self._lanes.parts > 1:
       return self._placed(rows)
     return self._permuted(rows, permutation.permute)
 
@@ -543,30 +515,23 @@ class MixtureSource:
     """Maps rows of the run to positions of the merge, placed by lanes.
 
     Each step keeps its rows; only their places in the batch change, so that
-    each part of the batch has the rows of its lanes. Every second source
-    numbers its lanes in reverse, so that if one of two sources has an
-    additional row in some parts, the other has one less there.
+    each part of the batch has the rows of its lanes.
 
     Args:
       rows: int64[N], rows of the run; positions of the merge if `back`.
       back: Whether to map positions of the merge to rows of the run.
     """
     placed = np.empty_like(rows)
-    steps, step_index = np.unique(
-      self._steps.steps_of_rows(rows), return_inverse=True
-    )
-    order = np.argsort(step_index, kind="stable")
-    sizes = self._steps.sizes_of(steps)
-    chunks = np.cumsum(sizes) // _PLACED_ROWS
-    for low, high in itertools.pairwise(
-      [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(steps)]
-    ):
-      first, last = np.searchsorted(step_index[order], [low, high])
-      picks = order[first:last]
-      if len(picks):
-        placed[picks] = self._placed_in(
-          steps[low:high], step_index[picks] - low, rows[picks], back
-        )
+    step_of_row = self._steps.steps_of_rows(rows)
+    steps = np.unique(step_of_row)
+    count = max(1, _PLACED_ROWS // max(self._steps.distinct_sizes))
+    for low in range(0, len(steps), count):
+      together = steps[low : low + count]
+      pick = np.flatnonzero(
+        (step_of_row >= together[0]) & (step_of_row <= together[-1])
+      )
+      step_index = np.searchsorted(together, step_of_row[pick])
+      placed[pick] = self._placed_in(together, step_index, rows[pick], back)
     return placed
 
   def _placed_in(
@@ -584,9 +549,7 @@ class MixtureSource:
       rows: int64[N], as in `_placed`.
       back: As in `_placed`.
     """
-    first, size = self._steps.first_rows(steps), self._steps.sizes_of(steps)
-    if self._end is not None:
-      size = np.minimum(size, self._end - first)
+    first, size = self._rows_of_steps(steps)
     batch_starts = np.cumsum(size) - size
     batch = np.repeat(np.arange(len(steps)), size)
     shift = first - batch_starts
@@ -594,21 +557,34 @@ class MixtureSource:
       np.arange(len(batch)) + shift[batch], permutation.permute
     )
     number, row = self._merge.locate(position)
-    wanted = np.full(len(batch), -1)
-    for source, (part, parts) in self._laned.items():
-      pick = np.flatnonzero(number == source)
-      lane = part.lane_of(row[pick])
-      wanted[pick] = parts - 1 - lane if source % 2 else lane
     # Sources with more weight are placed first, so that rows without room in
     # their part are of the others, and most chunks are read by one reader.
-    late = self._by_weight(steps)[batch, number]
-    slot = placing.slots(batch, size, wanted, self._batch_parts, late)
+    late = self._weight_ranks[self._stages_of(steps)][batch, number]
+    wanted = self._lanes.wanted(number, row)
+    slot = placing.slots(batch, size, wanted, self._lanes.parts, late)
     placed = np.empty_like(position)
     if back:
       placed[position - shift[batch]] = first[batch] + slot
     else:
       placed[batch_starts[batch] + slot] = position
     return placed[rows - shift[step_index]]
+
+  @functools.cached_property
+  def _weight_ranks(self) -> np.ndarray:
+    """The rank of each source by descending weight, int64[stages, S]."""
+    return placing.ranks([weights for _, weights in self.stages], self._names)
+
+  def _rows_of_steps(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first row and the number of rows of data steps."""
+    first, size = self._steps.first_rows(steps), self._steps.sizes_of(steps)
+    if self._end is not None:
+      size = np.minimum(size, self._end - first)
+    return first, size
+
+  def _stages_of(self, steps: np.ndarray) -> np.ndarray:
+    """Returns the number of the stage of each data step, int64[N]."""
+    starts = [step for step, _ in self.stages]
+    return np.searchsorted(starts, steps, side="right") - 1
 
   def _permuted(
     self, rows: np.ndarray, permute: Callable[..., np.ndarray]
@@ -617,31 +593,13 @@ class MixtureSource:
     if len(self._parts) == 1 or self._steps.distinct_sizes == (1,):
       return rows
     step = self._steps.steps_of_rows(rows)
-    first, size = self._steps.first_rows(step), self._steps.sizes_of(step)
-    index = rows - first
-    if self._end is not None:
-      size = np.minimum(size, self._end - first)
+    first, size = self._rows_of_steps(step)
     keys = hashing.fold(self._batch_key, step)
-    permuted = first + permute(index, size, keys)
+    permuted = first + permute(rows - first, size, keys)
     # Decided by stage, so that a stage added later does not move rows before.
     if not self._alone.any():
       return permuted
-    stage = np.searchsorted(self._from_steps, step, side="right") - 1
-    return np.where(self._alone[stage], rows, permuted)
-
-  def _by_weight(self, steps: np.ndarray) -> np.ndarray:
-    """Returns int64[M, S], the rank of each source by descending weight."""
-    stage = np.searchsorted(self._from_steps, steps, side="right") - 1
-    stages, stage_index = np.unique(stage, return_inverse=True)
-    places = np.empty((len(stages), len(self._parts)), np.int64)
-    for place, number in zip(places, stages.tolist(), strict=True):
-      weights = self.stages[number][1]
-      order = sorted(
-        range(len(place)),
-        key=lambda i, by_name=weights: (-by_name.get(self._names[i], 0), i),
-      )
-      place[order] = np.arange(len(place))
-    return places[stage_index]
+    return np.where(self._alone[self._stages_of(step)], rows, permuted)
 
   def _position_of(self, step: int) -> int:
     position = self._steps.first_row(self._steps.data_step(step))
@@ -687,6 +645,10 @@ def _steps_of(
     ConfigError: If arguments do not fit each other; all of them are listed.
   """
   problems = options.problems(path, own_weights)
+  problems += mix_options.weight_problems(
+    "own_weights",
+    tuple((n, own) for n, own in own_weights.items() if own is not None),
+  )
   lengths = {name: part.seq_len for name, part in parts.items()}
   if len(set(lengths.values())) > 1:
     shown = ", ".join(f"{name} {length}" for name, length in lengths.items())

@@ -28,7 +28,7 @@ from chomp_data.order import orders
 
 
 @dataclasses.dataclass(frozen=True)
-class LaneOrder(orders.KeyedOrder):
+class LaneOrder(orders.Order):
   """Permuted blocks cut into lanes, and rows shuffled within each lane.
 
   Attributes:
@@ -47,13 +47,8 @@ class LaneOrder(orders.KeyedOrder):
   first_row: Callable[[np.ndarray], np.ndarray] | None = dataclasses.field(
     default=None, repr=False
   )
-  key: int = dataclasses.field(init=False, repr=False)
-  perm_type: str = dataclasses.field(init=False, repr=False)
 
   def __post_init__(self) -> None:
-    object.__setattr__(self, "key", self.blocks.key)
-    object.__setattr__(self, "perm_type", self.blocks.perm_type)
-    super().__post_init__()
     for name, fix in (
       ("lanes", "Give how many there are."),
       ("lane_rows", "Give the rows of a lane that follow each other."),
@@ -92,7 +87,7 @@ class LaneOrder(orders.KeyedOrder):
       lane, position(number), epoch, size, begin
     )
     return position(
-      window_begin + self._unpermuted(number - window_begin, length, key)
+      window_begin + self.blocks.unpermuted(number - window_begin, length, key)
     )
 
   def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
@@ -103,7 +98,9 @@ class LaneOrder(orders.KeyedOrder):
     window_begin, length, key = self._lane_windows(
       lane, index, epoch, size, begin
     )
-    number = window_begin + self._permuted(number - window_begin, length, key)
+    number = window_begin + self.blocks.permuted(
+      number - window_begin, length, key
+    )
     backwards = lane % 2
     edge = self._lane_edges(lane + backwards, begin, size)
     place = edge + np.where(backwards, -1 - number, number)
@@ -114,20 +111,12 @@ class LaneOrder(orders.KeyedOrder):
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the windows of positions, counted in rows of their lanes.
 
-    Args:
-      lane: int64[N], the lanes of the positions.
-      index: int64[N], the positions.
-      epoch: The epoch.
-      size: Its rows.
-      begin: Its first row in the run.
-
-    Returns:
-      The first row of the lane in the epoch, how many there are, and the key.
+    The first row of the lane in the epoch, how many there are, and the key.
     """
     window_begin, window_end = self.window_bounds(index, epoch, size)
     rows_before = self._rows_of_lane(lane, begin + window_begin)
     length = self._rows_of_lane(lane, begin + window_end) - rows_before
-    key = hashing.fold(self.epoch_key("lane", epoch), lane)
+    key = hashing.fold(self.blocks.epoch_key("lane", epoch), lane)
     before = self._rows_of_lane(lane, begin)
     return rows_before - before, length, hashing.fold(key, window_begin)
 
@@ -146,13 +135,7 @@ class LaneOrder(orders.KeyedOrder):
     return turn * self.lane_rows + turn_rows
 
   def _lane_edges(self, lanes: np.ndarray, begin: int, size: int) -> np.ndarray:
-    """Returns the rows of an epoch in all lanes before each one, int64[N].
-
-    Args:
-      lanes: int64[N], numbers of lanes.
-      begin: The epoch's first row in the run.
-      size: Its rows.
-    """
+    """Returns the rows of an epoch in all lanes before each one, int64[N]."""
 
     def before(row: int) -> np.ndarray:
       turn, turn_rows = divmod(row, self.lanes * self.lane_rows)

@@ -15,7 +15,6 @@ an order. Positions and rows are int64. NumPy only.
 """
 
 import abc
-from collections.abc import Iterator
 import dataclasses
 
 import numpy as np
@@ -24,9 +23,6 @@ from chomp_data.index import hashing
 from chomp_data.index import permutation
 
 PERM_TYPES = tuple(permutation.PERMUTATIONS)
-
-# Positions evaluated together: temporaries fit in the second-level cache.
-_CHUNK = 2**15
 
 
 def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
@@ -77,9 +73,12 @@ class Order(abc.ABC):
       int64[N], for each epoch a bijection of 0 .. size - 1.
     """
     index = np.asarray(index, np.int64)
+    epochs = np.broadcast_to(epoch, index.shape)
+    sizes = np.broadcast_to(size, index.shape)
     rows = np.empty_like(index)
-    for pick, number, num_rows in _by_epoch(len(index), epoch, size):
-      rows[pick] = self._permute(index[pick], number, num_rows)
+    for number in np.unique(epochs).tolist():
+      pick = np.flatnonzero(epochs == number)
+      rows[pick] = self._permute(index[pick], number, int(sizes[pick[0]]))
     return rows
 
   @abc.abstractmethod
@@ -118,31 +117,6 @@ class Order(abc.ABC):
     """Returns the rows at positions int64[N] of one epoch, int64[N]."""
 
 
-def _by_epoch(
-  count: int, epoch: np.ndarray | int, size: np.ndarray | int
-) -> Iterator[tuple[np.ndarray | slice, int, int]]:
-  """Yields the elements of each epoch, the epoch and its rows.
-
-  Args:
-    count: The number of elements.
-    epoch: The epochs of the elements, int or int64[count].
-    size: Rows of those epochs, int or int64[count].
-  """
-  if not count:
-    return
-  epochs, sizes = np.atleast_1d(epoch), np.atleast_1d(size)
-  if (epochs == epochs[0]).all():
-    number, num_rows = int(epochs[0]), int(sizes[0])
-    for low in range(0, count, _CHUNK):
-      yield slice(low, low + _CHUNK), number, num_rows
-    return
-  by_epoch = np.argsort(epochs, kind="stable")
-  edges = np.flatnonzero(np.diff(epochs[by_epoch])) + 1
-  for pick in np.split(by_epoch, edges):
-    num_rows = sizes[pick[0] if len(sizes) > 1 else 0]
-    yield pick, int(epochs[pick[0]]), int(num_rows)
-
-
 @dataclasses.dataclass(frozen=True)
 class NoneOrder(Order):
   """Rows in stored order; every position is a separate window."""
@@ -162,8 +136,12 @@ class NoneOrder(Order):
     return index
 
 
-class KeyedOrder(Order):
-  """An order whose permutations are determined by a key."""
+class WindowOrder(Order):
+  """An order that permutes the positions within each window, by a key.
+
+  That gives a *place*, and each place holds a row: the one of the same number,
+  unless a subclass overrides `rows` and `places`.
+  """
 
   key: int
   perm_type: str
@@ -184,19 +162,17 @@ class KeyedOrder(Order):
     """Returns the key of an epoch for one named use, uint64[1]."""
     return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
 
-  def _permuted(self, index, size, key) -> np.ndarray:
+  def permuted(
+    self, index: np.ndarray, size: np.ndarray | int, key: np.ndarray
+  ) -> np.ndarray:
+    """Returns the permutation of each key at indices below `size`."""
     return permutation.PERMUTATIONS[self.perm_type](index, size, key)
 
-  def _unpermuted(self, index, size, key) -> np.ndarray:
+  def unpermuted(
+    self, index: np.ndarray, size: np.ndarray | int, key: np.ndarray
+  ) -> np.ndarray:
+    """Returns the indices that `permuted` maps to `index`."""
     return permutation.INVERSES[self.perm_type](index, size, key)
-
-
-class WindowOrder(KeyedOrder):
-  """An order that permutes the positions within each window.
-
-  That gives a *place*, and each place holds a row: the one of the same number,
-  unless a subclass overrides `rows` and `places`.
-  """
 
   @abc.abstractmethod
   def _windows(
@@ -229,11 +205,11 @@ class WindowOrder(KeyedOrder):
     """Returns the positions of rows of an epoch; inverts `permute`."""
     place = self.places(np.asarray(rows, np.int64), epoch, size)
     begin, end, key = self._windows(place, epoch, size)
-    return begin + self._unpermuted(place - begin, end - begin, key)
+    return begin + self.unpermuted(place - begin, end - begin, key)
 
   def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
     begin, end, key = self._windows(index, epoch, size)
-    place = begin + self._permuted(index - begin, end - begin, key)
+    place = begin + self.permuted(index - begin, end - begin, key)
     return self.rows(place, epoch, size)
 
 
@@ -301,13 +277,7 @@ class BlockShuffle(WindowOrder):
   def _window_keys(
     self, window: np.ndarray, in_tail: np.ndarray, epoch: int
   ) -> np.ndarray:
-    """Returns the keys of windows, uint64[N].
-
-    Args:
-      window: int64[N], numbers of windows.
-      in_tail: bool[N], which of them are the tail.
-      epoch: The epoch.
-    """
+    """Returns the keys of windows, of which some are the tail, uint64[N]."""
     keys = hashing.fold(self.epoch_key("window", epoch), window)
     return np.where(in_tail, self.epoch_key("tail", epoch), keys)
 
@@ -338,11 +308,11 @@ class BlockOrder(BlockShuffle):
 
   def rows(self, place: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the rows at places in permuted blocks; inverts `places`."""
-    return self._with_blocks(self._permuted, place, epoch, size)
+    return self._with_blocks(self.permuted, place, epoch, size)
 
   def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
-    return self._with_blocks(self._unpermuted, rows, epoch, size)
+    return self._with_blocks(self.unpermuted, rows, epoch, size)
 
   def _with_blocks(self, permuted, rows, epoch, size) -> np.ndarray:
     """Applies a permutation of blocks to rows int64[N]; the tail stays."""

@@ -193,23 +193,20 @@ def windows_within(
     default_blocks: Blocks of a window where the options say nothing.
   """
   blocks = options.window_blocks or default_blocks
-  windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
   fitting = budget // max(block_bytes, 1)
-  if fitting >= blocks:
-    num_cached = min(windows, fitting // blocks)
-    return Windows(blocks, num_cached, block_bytes, None, windows)
-  width = max(1, fitting)
-  beyond = (
-    f", which is still more than that: set it to {block_bytes} or more"
-    if fitting < 1
-    else ""
-  )
-  return Windows(
-    width,
-    1,
-    block_bytes,
-    f"windows of {blocks} blocks of {block_bytes} bytes exceed the {budget}"
-    " bytes that config.data.shuffle_cache_bytes leaves this source: narrowed"
-    f" to {width} block{'s' * (width > 1)}{beyond}",
-    windows,
-  )
+  width = max(1, min(blocks, fitting))
+  narrowed = None
+  if width < blocks:
+    beyond = (
+      f", which is still more than that: set it to {block_bytes} or more"
+      if fitting < 1
+      else ""
+    )
+    narrowed = (
+      f"windows of {blocks} blocks of {block_bytes} bytes exceed the {budget}"
+      " bytes that config.data.shuffle_cache_bytes leaves this source: narrowed"
+      f" to {width} block{'s' * (width > 1)}{beyond}"
+    )
+  most = options.cache_windows or DEFAULT_CACHE_WINDOWS
+  windows = Windows(width, most, block_bytes, narrowed, most)
+  return windows.kept_within(budget)

@@ -29,8 +29,6 @@ from chomp_data.stores import base as stores_base
 
 DEFAULT_BUDGET = 2 * 2**30
 
-_ONE_LANE = shuffle_options.Dealt(1, 1)
-
 # A length from this one on means a source without an end.
 _ENDLESS = 2**62
 
@@ -97,9 +95,7 @@ class ShuffledSource(row_source.RowSource):
     self.documents_follow: bool = rows.documents_follow
     self.windows: shuffle_options.Windows | None = None
     self._block_size: int | None = None
-    self._lanes: shuffle_options.Dealt | None = None
-    if options.lanes is not None:
-      self._lanes = options.dealt(batch_size, mixed)
+    self._lanes = options.dealt(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)
 
@@ -123,15 +119,9 @@ class ShuffledSource(row_source.RowSource):
       rows: int64[N], positions through all epochs.
     """
     rows = row_source.checked_rows(rows)
-    if self.options.kind == "none" or not len(rows):
+    if self.options.kind == "none":
       return rows
     epoch, index = self.rows.epochs.locate(rows)
-    if (epoch == epoch[0]).all():
-      # One epoch, the common case, needs no arrays of epochs and sizes.
-      number = epoch[:1]
-      first_row = int(self.rows.epochs.first_row(number)[0])
-      size = int(self.rows.epochs.first_row(number + 1)[0]) - first_row
-      return first_row + self._order.permute(index, int(number[0]), size)
     first_row = self.rows.epochs.first_row(epoch)
     size = self.rows.epochs.first_row(epoch + 1) - first_row
     return first_row + self._order.permute(index, epoch, size)
@@ -160,25 +150,22 @@ class ShuffledSource(row_source.RowSource):
       int64[N, 2], the first and last + 1 of each range, ascending.
     """
     size = self.rows.epochs.size(epoch)
-    match self._order:
-      case orders.NoneOrder():
-        return np.stack(rows, axis=1)
-      case orders.EraOrder():
-        window_begin, _ = self._order.window_bounds(rows[0], epoch, size)
-        _, window_end = self._order.window_bounds(rows[1] - 1, epoch, size)
-        # Ranges of rows in the same era become one range of positions.
-        opens = np.append(
-          True, window_begin[1:] >= np.maximum.accumulate(window_end)[:-1]
-        )
-        begins = np.flatnonzero(opens)
-        ends = np.append(begins[1:], len(window_begin)) - 1
-        return np.stack([window_begin[begins], window_end[ends]], axis=1)
-    return np.asarray([[0, size]])
+    if self.options.kind == "block":
+      return np.asarray([[0, size]])
+    # Rows stay in their window, and ranges of rows in the same window become
+    # one range of positions.
+    window_begin, _ = self._order.window_bounds(rows[0], epoch, size)
+    _, window_end = self._order.window_bounds(rows[1] - 1, epoch, size)
+    opens = np.ones(len(window_begin), np.bool_)
+    opens[1:] = window_begin[1:] >= np.maximum.accumulate(window_end)[:-1]
+    begins = np.flatnonzero(opens)
+    ends = np.append(begins[1:], len(window_begin)) - 1
+    return np.stack([window_begin[begins], window_end[ends]], axis=1)
 
   @property
   def lanes(self) -> int:
     """Lanes of the order; 1 is none."""
-    return (self._lanes or _ONE_LANE).lanes
+    return self._lanes.lanes
 
   def lane_of(self, rows: np.ndarray) -> np.ndarray:
     """Returns the lanes of rows, int64[N].
@@ -186,8 +173,7 @@ class ShuffledSource(row_source.RowSource):
     Args:
       rows: int64[N], positions through all epochs.
     """
-    lanes = self._lanes or _ONE_LANE
-    return rows // lanes.lane_rows % lanes.lanes
+    return rows // self._lanes.lane_rows % self._lanes.lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Returns the spans of rows.
@@ -323,7 +309,7 @@ class ShuffledSource(row_source.RowSource):
     # The order depends on the width of windows, not on how many are cached.
     del shuffle["cache_windows"]
     del shuffle["lanes"], shuffle["lane_rows"]
-    if self._lanes is not None:
+    if self.options.lanes is not None:
       shuffle["lanes"] = self._lanes.lanes
       shuffle["lane_rows"] = self._lanes.lane_rows
     if self.windows is not None:
@@ -340,7 +326,7 @@ class ShuffledSource(row_source.RowSource):
         settings.append(f"io_block_size={self._block_size}")
       else:
         settings.append("blocks=packing windows")
-      if self._lanes is not None:
+      if self.options.lanes is not None:
         settings.append(
           f"lanes={self._lanes.lanes} lane_rows={self._lanes.lane_rows}"
         )
@@ -364,14 +350,12 @@ class ShuffledSource(row_source.RowSource):
     return blocks
 
   def _block_chunks(self, block_rows: float) -> int:
-    """Returns the most chunks of the store that a block of rows touches.
-
-    Args:
-      block_rows: Rows of a block; a mean where blocks differ.
-    """
+    """Returns the most chunks of the store that a block of rows touches."""
     tokens = block_rows * self.seq_len
-    chunks = math.ceil(tokens / self.store.chunk_tokens)
-    aligned = self.documents_follow and not tokens % self.store.chunk_tokens
+    chunks = math.ceil(tokens / self.store.opened.chunk_tokens)
+    aligned = (
+      self.documents_follow and not tokens % self.store.opened.chunk_tokens
+    )
     return chunks if aligned else chunks + 1
 
   def _make_order(
@@ -392,7 +376,7 @@ class ShuffledSource(row_source.RowSource):
   def _block_order(
     self, key: int, own_blocks: bool, cache_bytes: int, path: str
   ) -> orders.Order:
-    options, lanes = self.options, self._lanes or _ONE_LANE
+    options, lanes = self.options, self._lanes
     default = lanes.window_blocks
     if own_blocks:
       sizes = np.sort(np.diff(self._blocks(0)))
@@ -405,14 +389,14 @@ class ShuffledSource(row_source.RowSource):
       )
     else:
       block = block_rows = options.io_block_size or max(
-        1, self.store.chunk_tokens // self.seq_len
+        1, self.store.opened.chunk_tokens // self.seq_len
       )
     self.windows = shuffle_options.windows_within(
       options,
       lanes.lanes
       * self._block_chunks(float(block_rows))
-      * self.store.chunk_tokens
-      * self.store.token_dtype.itemsize,
+      * self.store.opened.chunk_tokens
+      * self.store.opened.token_dtype.itemsize,
       cache_bytes,
       default,
     )
@@ -435,7 +419,7 @@ class ShuffledSource(row_source.RowSource):
         key=key,
         perm_type=options.perm_type,
       )
-    if self._lanes is None:
+    if options.lanes is None:
       return blocks
     return lanes_lib.LaneOrder(
       blocks=blocks,

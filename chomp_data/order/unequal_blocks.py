@@ -139,7 +139,7 @@ class UnequalBlockOrder(orders.BlockShuffle):
     count = len(lengths) - self.last_is_tail
     key = self.epoch_key("blocks", epoch)
     order = np.arange(len(lengths))
-    order[:count] = self._permuted(order[:count], max(count, 1), key)
+    order[:count] = self.permuted(order[:count], max(count, 1), key)
     first_ranks = np.arange(0, count, self.window_blocks)
     ends = [count, count + 1] if self.last_is_tail else [count]
     return _Layout(

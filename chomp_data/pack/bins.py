@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bin packing: whole documents in rows, packed by windows.
 
-`window_packing` assigns the documents of each window to rows, `packed_windows`
-caches the windows in use, and this module makes a row source of them.
+`window_packing` assigns the documents of each window to rows; this module makes
+a row source of them.
 """
 
 from collections.abc import Collection
 import dataclasses
-import itertools
 import os
 from typing import Any
+from typing import ClassVar
 
 from absl import logging
 import numpy as np
@@ -20,36 +20,87 @@ from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import integers
 from chomp_data.index import intervals
-from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.pack import background_packer
-from chomp_data.pack import document_order
-from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import epoch_starts
-from chomp_data.pack import packed_layout
-from chomp_data.pack import packed_windows
-from chomp_data.pack import packing_report
+from chomp_data.pack import packed_source
 from chomp_data.pack import window_packing
 from chomp_data.pack.packing_options import BinOptions
-from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
-from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 
-# Documents packed per second, a low estimate; for messages only.
+# Documents per second that are packed, and of which only lengths are summed;
+# low estimates, for messages only.
 _PACKING_RATE = 4e5
+_PASS_RATE = 5e6
 _SAMPLED_WINDOWS = 4
-# Orders whose trained tokens are in memory.
-_TRAINED_ORDERS = 4
 # Part of an epoch after which the next one is packed in the background.
 _AHEAD_FROM = 0.5
+# From here on, 'exact' packings are indexed where rows are read in a full
+# order: windows of smaller stores can be expected to stay in memory.
+INDEXED_DOCUMENTS = 1 << 16
 
 
-class BinSource(row_source.RowSource):
+@dataclasses.dataclass(frozen=True)
+class PackingReport:
+  """The result of packing an epoch.
+
+  Attributes:
+    rows: Rows of the first epoch.
+    tokens: Tokens in them, added ones included.
+    documents: Documents of the store.
+    empty: Documents without tokens, which are skipped.
+    long: Documents longer than a row.
+    lost: Tokens that `long_documents` truncates or drops.
+    cut: Documents with a piece that fits in a row but was cut, counted in a
+      few windows (always 0 for 'ffd').
+    looked_at: Documents of those windows.
+    seq_len: Positions of a row.
+  """
+
+  rows: int
+  tokens: int
+  documents: int
+  empty: int
+  long: int
+  lost: int
+  cut: int
+  looked_at: int
+  seq_len: int
+
+  @property
+  def utilisation(self) -> float:
+    """Share of positions that hold a token."""
+    return self.tokens / (self.rows * self.seq_len)
+
+  @property
+  def padding(self) -> float:
+    """Share of positions that are filler."""
+    return 1 - self.utilisation
+
+  def lines(self, options: BinOptions) -> list[str]:
+    """Returns the report as two indented lines of text."""
+    cut = ""
+    if options.packing_algorithm == "exact":
+      cut = (
+        f", {self.cut} of the first {self.looked_at} documents cut to fill rows"
+      )
+    lost = f", {self.lost} tokens lost" if self.lost else ""
+    return [
+      f"  {self.documents} documents ({self.empty} empty, skipped; {self.long}"
+      f" longer than a row: {options.long_documents}{lost}), {self.tokens}"
+      f" tokens{cut}",
+      f"  utilisation {self.utilisation:.4%}, padding {self.padding:.4%}",
+    ]
+
+
+class BinSource(packed_source.PackedSource):
   """Rows of whole documents, packed by windows."""
+
+  kind: ClassVar[str] = "bin"
 
   @options_lib.source_arguments(BinOptions)
   def __init__(
@@ -77,68 +128,48 @@ class BinSource(row_source.RowSource):
       ConfigError: If options do not fit the store.
       StoreError: If no directory for the index is writable.
     """
-    assert isinstance(store, stores.Store)
-    options_lib.raise_problems(options, seq_len, path)
-    self.name = name
-    self.store = store
-    self.options = options
-    self._seed = seed
-    self._path = path
-    self.one_span: bool = True
-    # 'ffd' cuts a document at multiples of seq_len in every epoch; where
-    # 'exact' cuts it depends on the other documents of its window.
-    self.spans_repeat: bool = (
-      options.packing_algorithm == "ffd" or not options.orders_differ
-    )
-    self.layout: row_layout.RowLayout = packed_layout.packed_layout(
-      store, options, seq_len, path
-    )
-    self.document_slots: int = min(
-      options.packing_max_docs_per_bin or options.document_slots, seq_len
-    )
-    by_block = options.shuffle_documents == "block"
-    self._order_key = hashing.fold_key(seed, name, "documents")
-    self._row_key = hashing.fold_key(seed, name, "rows")
-    self._documents = documents_lib.Documents(
+    super().__init__(
       store,
-      document_order.DocumentOrder(
-        store.num_documents,
-        window_docs=options.packing_buffer_docs,
-        block_docs=(
-          options.window_block() if by_block else options.packing_buffer_docs
-        ),
-        kind=options.shuffle_documents,
-        key=self._order_key,
-      ),
+      options,
       seq_len=seq_len,
-      add_bos=options.add_bos,
-      add_eos=options.add_eos,
-      long_documents=options.long_documents,
+      seed=seed,
       name=name,
+      path=path,
+      window_docs=options.packing_buffer_docs,
+      block_docs=(
+        options.window_block()
+        if options.shuffle_documents == "block"
+        else options.packing_buffer_docs
+      ),
+      long_documents=options.long_documents,
     )
-    self._check(path)
     self.packing: window_packing.WindowPacking = window_packing.WindowPacking(
       self._documents, options, seq_len=seq_len, order_key=self._order_key
     )
+    # 'ffd' cuts a document at multiples of seq_len in every epoch; where
+    # 'exact' cuts it depends on the other documents of its window.
+    self.spans_repeat: bool = self.spans_repeat or not self.packing.exact
+    if options.packing_max_docs_per_bin is not None:
+      self.document_slots: int = min(options.packing_max_docs_per_bin, seq_len)
+    self._row_key = hashing.fold_key(seed, name, "rows")
     self.background: background_packer.BackgroundPacker = (
       background_packer.BackgroundPacker(self.packing)
     )
-    self._windows = packed_windows.PackedWindows(
-      self._documents, self.packing.rows
-    )
-    self._trained = memo.Memo(_TRAINED_ORDERS)
-    self._report_cost()
-    self._epochs = epoch_starts.EpochStarts(
-      self.packing.num_rows, self._most_epochs(), path
-    )
+    self._warn_of_cost(path)
+    self._num_rows = self.packing.num_rows(0)
+    self._epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(self._num_rows)
+    if options.orders_differ:
+      self._epochs = epoch_starts.EpochStarts(
+        self.packing.num_rows, self._most_epochs(), path
+      )
 
   def __len__(self) -> int:
-    return self._epochs.first_epoch_rows
+    return self._num_rows
 
   @property
   def epochs(self) -> epochs_lib.Epochs:
     """The rows of epochs; they differ where each packs documents again."""
-    return self._epochs if self.options.orders_differ else super().epochs
+    return self._epochs
 
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], the first row of each packing window.
@@ -165,20 +196,19 @@ class BinSource(row_source.RowSource):
       document: The document.
       epoch: The epoch, from 0.
     """
-    if not self._documents.num_kept(document):
-      return intervals.merged(np.empty(0, np.int64), np.empty(0, np.int64))
-    order = self._order_epoch(epoch)
-    window, contents, entry = self._documents.found(document, order)
-    packed = self.packing.rows(contents.kept, window, order)
-    piece = np.flatnonzero(packed.slot == entry)
-    row = np.searchsorted(packed.first, piece, side="right") - 1
+    order, documents = self._order_epoch(epoch), self._documents.order
+    window, slot = divmod(
+      documents.position(document, order), documents.window_docs
+    )
+    row = self.packing.rows_of(slot, window, order)
+    first_row, end_row = self.packing.row_starts(order)[window : window + 2]
     if self.options.shuffle_rows:
       key = self._row_keys(epoch, window)
-      row = permutation.inverse(row, packed.num_rows, key)
-    rows = int(self.packing.row_starts(order)[window]) + row
+      row = permutation.inverse(row, int(end_row - first_row), key)
+    rows = first_row + row
     return intervals.merged(rows, rows + 1)
 
-  @row_units.block_arguments
+  @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
@@ -201,89 +231,60 @@ class BinSource(row_source.RowSource):
       trained and self.packing.exact and self.options.orders_differ
     ):
       return super().block_units(epoch, unit, rows)
-    if trained and not self.store.trains_on_all:
-      units = self._trained.get(order, lambda: self._trained_tokens(order))
-    else:
-      # Rows within a block are needed next. Building their sums here keeps it
-      # out of the time in which steps are read.
-      self.packing.row_sums(order)
-      units = self._documents.window_tokens(order).astype(np.int64)
-      if trained:
-        units -= self.packing.num_spans(order)
-    return row_units.BlockUnits(self.packing.row_starts(order), units)
+    starts = self.packing.row_starts(order)
+    if trained and not self.store.labels.trains_on_all:
+      units = self._counts.get(order, lambda: self._labelled_tokens(order))
+      return row_units.BlockUnits(starts, units)
+    # Rows within a block are needed next. Building their sums here keeps it
+    # out of the time in which steps are read.
+    self.packing.row_sums(order)
+    units = self._documents.window_tokens(order).astype(np.int64)
+    if trained:
+      units -= self.packing.num_spans(order)
+    return row_units.BlockUnits(starts, units)
 
-  @row_units.units_arguments
+  def _labelled_tokens(self, order: int) -> np.ndarray:
+    """Returns int64[num_windows], the trained tokens of each window."""
+    starts = self.packing.row_starts(order)
+    arrays = self._documents.load_or_build(
+      "trained",
+      self.packing.key(order),
+      lambda: {"trained_ends": np.cumsum(self._trained_tokens(starts, order))},
+    )
+    return np.diff(arrays["trained_ends"].read(), prepend=0)
+
+  @schema.arguments(**row_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns the units that rows of an epoch consume, without their spans.
+    """Returns the units that rows of an epoch consume, from sums on disk.
 
     Args:
       epoch: The epoch, from 0.
       positions: int64[N], rows of the epoch.
       unit: What is counted, such as "tokens".
     """
-    trained = unit == "loss_tokens" and self.store.trains_on_all
-    if unit != "tokens" and not trained:
-      return super().units(epoch, positions, unit)
+    trained = unit == "loss_tokens" and self.store.labels.trains_on_all
     order = self._order_epoch(epoch)
-    window, row = self._packed_at(np.asarray(epoch), positions, order)
-    sums = self.packing.row_sums(order)
+    sums = self.packing.row_sums(order) if unit == "tokens" or trained else None
     if sums is None:
-      tokens, spans = self._windows.sums(window, row, order)
-    else:
-      row += self.packing.row_starts(order)[window]
-      tokens, spans = sums["tokens"].take(row), sums["spans"].take(row)
-    return tokens - spans if trained else tokens
+      return super().units(epoch, positions, unit)
+    window, row = self._packed_at(np.asarray(epoch), positions, order)
+    row += self.packing.row_starts(order)[window]
+    tokens = sums["tokens"].take(row)
+    return tokens - sums["spans"].take(row) if trained else tokens
 
-  def _trained_tokens(self, order: int) -> np.ndarray:
-    """Returns int64[num_windows], the trained tokens of each window."""
-    documents = self._documents
-
-    def build() -> dict[str, np.ndarray]:
-      counts = np.zeros(documents.order.num_windows, np.int64)
-      sizes = documents.order.window_sizes(np.arange(len(counts)))
-      with documents_lib.progress(
-        documents.order.num_documents, f"{self.name}: trained"
-      ) as bar:
-        for window, (contents, rows) in enumerate(self._windows.each(order)):
-          spans = self._windows.spans(contents, rows, np.arange(rows.num_rows))
-          trained = row_labels.trained_targets(spans, self.store)
-          counts[window] = trained.sum()
-          bar.update(int(sizes[window]))
-      return {"trained_ends": np.cumsum(counts)}
-
-    key = self.packing.key(order)
-    ends = documents.derived("trained", key, build)["trained_ends"]
-    return np.diff(ends, prepend=0)
-
-  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows.
-
-    Args:
-      rows: int64[N], row numbers over all epochs.
-    """
-    rows = row_source.checked_rows(rows)
-    epoch, index = self.epochs.locate(rows)
-    epochs = np.unique(epoch) if self.options.orders_differ else epoch[:1]
-    if len(epochs) <= 1:
-      return self._plan(epoch, index)
-    picks = [np.flatnonzero(epoch == e) for e in epochs]
-    parts = [self._plan(epoch[pick], index[pick]) for pick in picks]
-    return spans_lib.merged(parts, picks)
-
-  def report(self) -> packing_report.PackingReport:
+  def report(self) -> PackingReport:
     """Returns utilisation, padding and cut documents of the first epoch.
 
     With 'exact' a few windows are packed to see how many documents they cut.
     """
     totals = self._documents.totals
-    cut = looked_at = 0
+    cut, looked_at = 0, totals.documents
     if self.packing.exact:
-      num_windows = self._documents.order.num_windows
-      shown = np.arange(min(_SAMPLED_WINDOWS, num_windows))
-      looked_at = int(self._documents.order.window_sizes(shown).sum())
-      for _, rows in itertools.islice(self._windows.each(0), len(shown)):
-        cut += rows.num_cut
-    return packing_report.PackingReport(
+      order = self._documents.order
+      windows = np.arange(min(_SAMPLED_WINDOWS, order.num_windows))
+      looked_at = int(order.window_sizes(windows).sum())
+      cut = sum(self.packing.num_cut(window, 0) for window in windows.tolist())
+    return PackingReport(
       rows=len(self),
       tokens=totals.tokens,
       documents=totals.documents,
@@ -291,24 +292,15 @@ class BinSource(row_source.RowSource):
       long=totals.long,
       lost=totals.lost,
       cut=cut,
-      looked_at=looked_at or totals.documents,
+      looked_at=looked_at,
       seq_len=self.seq_len,
     )
 
   @property
   def fingerprint(self) -> dict[str, Any]:
     """What determines this source's rows, as JSON values."""
-    return {
-      "store": self.store.hash,
-      "seq_len": self.seq_len,
-      "seed": self._seed,
-      "kind": "bin",
-      "packing_version": window_packing.PACKING_VERSION,
-      "rows": dataclasses.asdict(self.options),
-      "filler_id": self.layout.filler_id,
-      "bos_id": self.layout.bos_id,
-      "eos_id": self.layout.eos_id,
-    }
+    version = window_packing.PACKING_VERSION
+    return {**super().fingerprint, "packing_version": version}
 
   def describe(self) -> str:
     """Returns the summary for the log: windows, utilisation, what was cut."""
@@ -322,41 +314,26 @@ class BinSource(row_source.RowSource):
       ]
     )
 
-  def _check(self, path: str) -> None:
-    """Raises `ConfigError` if a row is longer than all packed tokens."""
-    totals = self._documents.totals
-    whole_documents = not self.store.holds_pieces
-    if whole_documents and totals.tokens < self.seq_len:
-      lost = f" ({totals.lost} more in long documents)" if totals.lost else ""
-      raise schema.ConfigError(
-        [
-          "`config.data.seq_len` must be at most the tokens that"
-          f" `{path}` packs, got {self.seq_len} with {totals.tokens}{lost}."
-          " Lower it, or prepare more text."
-        ]
-      )
-
-  def _report_cost(self) -> None:
+  def _warn_of_cost(self, path: str) -> None:
     """Warns about options that take a pass over all documents per epoch."""
     if not self.options.orders_differ:
       return
     ffd = self.options.packing_algorithm == "ffd"
     if ffd or self.options.shuffle_documents == "full":
-      rate = (_PACKING_RATE,) if ffd else ()
       logging.warning(
         "%s: shuffle_documents=%r with packing_algorithm=%r costs %s;"
         " reshuffle_documents=False or 'block' with 'exact' does not.",
-        self._path,
+        path,
         self.options.shuffle_documents,
         self.options.packing_algorithm,
-        documents_lib.pass_cost(self.store.num_documents, *rate),
+        self._pass_cost(_PACKING_RATE if ffd else _PASS_RATE),
       )
     if ffd:
       logging.warning(
         "%s: the packing of an epoch takes about %.2g GB beside the store; a"
         " reader makes the next one from half of an epoch on, and removes those"
         " it made when they are past.",
-        self._path,
+        path,
         5e-9 * self.store.num_documents,
       )
 
@@ -373,36 +350,18 @@ class BinSource(row_source.RowSource):
       documents_per_epoch = self.store.num_documents
     return min(max(countable_documents // documents_per_epoch, 64), 10_000)
 
-  def _order_epoch(self, epoch: int) -> int:
-    """Returns the epoch whose order of documents an epoch uses."""
-    return epoch if self.options.orders_differ else 0
-
-  def _plan(self, epoch: np.ndarray, index: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows whose epochs use one order of documents.
-
-    Args:
-      epoch: int64[N], the epoch of each row.
-      index: int64[N], the row of that epoch.
-    """
-    order = self._order_epoch(int(epoch[0])) if len(epoch) else 0
+  def _plan(
+    self, epoch: np.ndarray, index: np.ndarray, order: int
+  ) -> spans_lib.Spans:
     window, row = self._packed_at(epoch, index, order)
     if len(index) and self.expected_passes != 0:
       self._pack_ahead(order, int(index[-1]))
-    return self._windows.plan(window, row, order)
+    return self.packing.plan(window, row, order)
 
   def _pack_ahead(self, order: int, row: int) -> None:
-    """Starts to pack in the background what a reader needs next.
-
-    Args:
-      order: The epoch whose order of documents is read.
-      row: A row of the epoch that is read.
-    """
+    """Starts to pack in the background what the reader of a row needs next."""
     if self.packing.exact:
-      # Rows are read in random order, from more windows than are cached.
-      if (
-        self.full_order
-        and self.store.num_documents > packed_windows.CACHED_PIECES
-      ):
+      if self.full_order and self.store.num_documents >= INDEXED_DOCUMENTS:
         self.background.request(order)
     elif self.options.orders_differ:
       num_rows = int(self.packing.row_starts(order)[-1])
@@ -415,13 +374,7 @@ class BinSource(row_source.RowSource):
   def _packed_at(
     self, epoch: np.ndarray, index: np.ndarray, order: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (window, packed row of that window), int64[N] each.
-
-    Args:
-      epoch: int64[N], the epoch of each row; it determines the order of rows.
-      index: int64[N], the row of that epoch.
-      order: The epoch whose order of documents is used, from 0.
-    """
+    """Returns each row's window and packed row there, int64[N] each."""
     starts = self.packing.row_starts(order)
     window = np.searchsorted(starts, index, side="right") - 1
     row = index - starts[window]

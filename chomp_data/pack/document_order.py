@@ -8,11 +8,10 @@ each window, so that a window's tokens are a sum over its blocks; 'full'
 permutes all documents. The short block at the end stays last. NumPy only.
 """
 
-from typing import Any
-
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.index import ragged
 
@@ -43,11 +42,7 @@ class DocumentOrder:
     self.block_docs = block_docs
     self.kind = kind
     self._key = key
-    self._blocks: tuple[int, np.ndarray] | None = None
-
-  def __getstate__(self) -> dict[str, Any]:
-    # Another process computes the order of blocks again.
-    return {**vars(self), "_blocks": None}
+    self._blocks = memo.Memo(1)
 
   @property
   def num_windows(self) -> int:
@@ -64,65 +59,74 @@ class DocumentOrder:
     remaining = self.num_documents - windows * self.window_docs
     return np.minimum(remaining, self.window_docs)
 
-  def documents(self, windows: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the documents of windows in order, int64[M].
+  def positions(self, windows: np.ndarray) -> np.ndarray:
+    """Returns int64[M], all positions of windows int64[N], in their order."""
+    return ragged.ranges(windows * self.window_docs, self.window_sizes(windows))
+
+  def documents(self, positions: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the documents at positions of an epoch.
 
     Args:
-      windows: int64[N].
+      positions: int64[N].
       epoch: The epoch.
-    """
-    sizes = self.window_sizes(windows)
-    window = np.repeat(windows, sizes)
-    local = ragged.places(sizes)
-    window_begin = window * self.window_docs
-    if self.kind == "none":
-      return window_begin + local
-    if self.kind == "full":
-      return self.at(window_begin + local, epoch)
-    keys = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), windows)
-    local = permutation.permute(
-      local, np.repeat(sizes, sizes), np.repeat(keys, sizes)
-    )
-    position = window_begin + local
-    block, within = np.divmod(position, self.block_docs)
-    return self.blocks(epoch)[block] * self.block_docs + within
 
-  def at(self, places: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the documents at places int64[N] of a full permutation."""
-    key = int(hashing.fold(self._key, np.asarray(epoch))[0])
-    return permutation.permute(places, self.num_documents, key)
+    Returns:
+      int64[N].
+    """
+    if self.kind == "none":
+      return positions
+    key = self._epoch_key(epoch)
+    if self.kind == "full":
+      return permutation.permute(positions, self.num_documents, key)
+    window, local = np.divmod(positions, self.window_docs)
+    local = permutation.permute(
+      local, self.window_sizes(window), hashing.fold(key, window)
+    )
+    block, within = np.divmod(
+      window * self.window_docs + local, self.block_docs
+    )
+    return self.blocks(epoch)[block] * self.block_docs + within
 
   def position(self, document: int, epoch: int) -> int:
     """Returns the position of a document in an epoch; inverts `documents`."""
     if self.kind == "none":
       return document
-    documents = np.asarray([document])
+    epoch_key = self._epoch_key(epoch)
     if self.kind == "full":
-      key = int(hashing.fold(self._key, np.asarray(epoch))[0])
-      return int(permutation.inverse(documents, self.num_documents, key)[0])
+      return int(
+        permutation.inverse(
+          np.asarray([document]), self.num_documents, epoch_key
+        )[0]
+      )
     block, within = divmod(document, self.block_docs)
-    place = int(np.flatnonzero(self.blocks(epoch) == block)[0])
-    place = place * self.block_docs + within
-    window = np.asarray([place // self.window_docs])
-    window_begin = int(window[0]) * self.window_docs
-    key = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), window)
-    size = int(self.window_sizes(window)[0])
-    local = permutation.inverse(np.asarray([place - window_begin]), size, key)
-    return window_begin + int(local[0])
+    block_place = int(np.flatnonzero(self.blocks(epoch) == block)[0])
+    window, local = divmod(
+      block_place * self.block_docs + within, self.window_docs
+    )
+    windows = np.asarray([window])
+    local = permutation.inverse(
+      np.asarray([local]),
+      self.window_sizes(windows),
+      hashing.fold(epoch_key, windows),
+    )
+    return window * self.window_docs + int(local[0])
 
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_blocks], the block at each place of the order."""
-    cached = self._blocks
-    if cached is None or cached[0] != epoch:
-      order = np.arange(self.num_blocks)
-      full_blocks = self.num_documents // self.block_docs
-      if self.kind == "block" and full_blocks:
-        key = hashing.fold_key(self._key, "blocks", epoch)
-        order[:full_blocks] = permutation.permute(
-          order[:full_blocks], full_blocks, key
-        )
-      cached = self._blocks = (epoch, order)
-    return cached[1]
+    return self._blocks.get(epoch, lambda: self._permuted_blocks(epoch))
+
+  def _permuted_blocks(self, epoch: int) -> np.ndarray:
+    order = np.arange(self.num_blocks)
+    full_blocks = self.num_documents // self.block_docs
+    if self.kind == "block" and full_blocks:
+      key = hashing.fold_key(self._key, "blocks", epoch)
+      order[:full_blocks] = permutation.permute(
+        order[:full_blocks], full_blocks, key
+      )
+    return order
+
+  def _epoch_key(self, epoch: int) -> np.ndarray:
+    return hashing.fold(self._key, np.asarray(epoch))
 
   def window_sums(self, sums: np.ndarray, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], sums over windows of sums over blocks.

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import time
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 from chomp_data import stores
@@ -23,35 +21,35 @@ from chomp_data.index import memo
 from chomp_data.pack import document_order
 from chomp_data.pack import packing
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import document_columns
+from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
-# Below this a pass over all lengths takes a few milliseconds.
-_KEPT_ON_DISK = 1 << 18
 _PASS_DOCUMENTS = 1 << 20
-# Up to this many lengths (64 MiB) stay in memory, for orders that reuse them.
-_IN_MEMORY = 1 << 24
-# Documents per second of one pass, a low estimate; for messages only.
-_FULL_PASS_RATE = 5e6
+
+# The packed lengths of documents in a full order, of all sources of this
+# process, in bytes: in a store a lookup out of order takes twice as long.
+_LENGTHS = memo.Memo(32 << 20)
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-  """The documents of some windows, without those that have no tokens.
+  """Documents in the order of packing.
 
   Attributes:
-    window: int64[N], index into the requested windows.
-    document: int64[N], in the order of packing.
+    position: int64[N], their positions in the order.
+    document: int64[N].
     first_token: int64[N], index of its first token in the store.
     stored: int64[N], the number of its tokens in the store.
-    kept: int64[N], the number of its tokens that are packed, with an added BOS
-      and EOS.
+    packed_lengths: int64[N], the number of its tokens that are packed, with an
+      added BOS and EOS.
   """
 
-  window: np.ndarray
+  position: np.ndarray
   document: np.ndarray
   first_token: np.ndarray
   stored: np.ndarray
-  kept: np.ndarray
+  packed_lengths: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,17 +103,15 @@ class Documents:
     self._seq_len = seq_len
     self._bos, self._eos = int(add_bos), int(add_eos)
     self._long = long_documents
-    self._window_tokens: tuple[int, np.ndarray] | None = None
-    self._starts: tuple[int, columns.Column] | None = None
-    self._memory = memo.Memo(1)
-    key = {"block_docs": order.block_docs}
-    arrays = self._columns("sums", key, self._pass)
+    # Tells these lengths from others in `_LENGTHS`.
+    self._lengths_key = object()
+    self._window_tokens = memo.Memo(1)
+    self._window_starts = memo.Memo(1)
+    arrays = self.load_or_build(
+      "sums", {"block_docs": order.block_docs}, self._block_sums
+    )
     self._blocks = arrays["blocks"]
     self.totals: Totals = Totals(*arrays["totals"].read().tolist())
-
-  def __getstate__(self) -> dict[str, Any]:
-    # Another process reads the sums again.
-    return {**vars(self), "_window_tokens": None, "_starts": None}
 
   def key(self) -> dict[str, Any]:
     """Returns what determines lengths and sums, as JSON values."""
@@ -127,166 +123,68 @@ class Documents:
     }
 
   def contents(self, windows: np.ndarray, epoch: int) -> Contents:
-    """Returns the documents of windows.
+    """Returns the documents of windows, without those that have no tokens.
 
     Args:
       windows: int64[N], ascending.
       epoch: The epoch whose order of documents is used, from 0.
     """
-    document = self.order.documents(windows, epoch)
+    contents = self.at(self.order.positions(windows), epoch)
+    if contents.packed_lengths.all():
+      return contents
+    values = dataclasses.astuple(contents)
+    nonempty = np.flatnonzero(contents.packed_lengths)
+    return Contents(*(value[nonempty] for value in values))
+
+  def at(self, positions: np.ndarray, epoch: int) -> Contents:
+    """Returns the documents at positions int64[N] of an epoch's order."""
+    document = self.order.documents(positions, epoch)
     first_token, stored = self.store.bounds(document)
-    num_packed = self._kept(document, stored)
-    window = np.repeat(
-      np.arange(len(windows)), self.order.window_sizes(windows)
-    )
-    if self.totals.empty or self._long == "drop":
-      nonempty = np.flatnonzero(num_packed)
-      if len(nonempty) < len(num_packed):
-        window, document = window[nonempty], document[nonempty]
-        first_token, stored, num_packed = (
-          first_token[nonempty],
-          stored[nonempty],
-          num_packed[nonempty],
-        )
-    return Contents(window, document, first_token, stored, num_packed)
-
-  def num_kept(self, document: int) -> int:
-    """Counts a document's packed tokens, with an added BOS and EOS."""
-    documents = np.asarray([document])
-    return int(self._kept(documents, self.store.bounds(documents)[1])[0])
-
-  def tokens_before(self, document: int, epoch: int) -> int:
-    """Returns the tokens packed before a document in an epoch's order.
-
-    Args:
-      document: A document with at least one token.
-      epoch: The epoch whose order of documents is used, from 0.
-    """
-    if self.order.kind != "full":
-      window, contents, entry = self.found(document, epoch)
-      before = int(self.window_tokens(epoch)[:window].sum())
-      return before + int(contents.kept[:entry].sum())
-    # A full permutation has no sums: look up the lengths on the shorter side.
-    place, total = (
-      self.order.position(document, epoch),
-      self.order.num_documents,
-    )
-    if place <= total // 2:
-      return self._gathered(0, place, epoch)
-    return self.totals.tokens - self._gathered(place, total, epoch)
-
-  def _gathered(self, first_place: int, end_place: int, epoch: int) -> int:
-    """Counts the packed tokens of a range of places of a full permutation.
-
-    Args:
-      first_place: The first place of the range.
-      end_place: The place after its last.
-      epoch: The epoch whose order of documents is used, from 0.
-    """
-    total, lengths = 0, self._lengths()
-    for low in range(first_place, end_place, _PASS_DOCUMENTS):
-      documents = self.order.at(
-        np.arange(low, min(low + _PASS_DOCUMENTS, end_place)), epoch
-      )
-      total += int(lengths(documents).sum())
-    return total
-
-  def _lengths(self) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns a function from documents to the tokens that are packed of each.
-
-    The lengths of at most `_IN_MEMORY` documents are read once and cached.
-    """
-    if self.order.num_documents > _IN_MEMORY:
-      return lambda documents: self._kept(
-        documents, self.store.bounds(documents)[1]
-      )
-
-    def read() -> np.ndarray:
-      parts = [
-        self._kept(
-          np.arange(first_document, first_document + len(lengths)), lengths
-        )
-        for first_document, lengths in self.store.iter_lengths()
-      ]
-      packed = np.concatenate(parts)
-      return packed.astype(np.int32) if packed.max() < 2**31 else packed
-
-    packed_lengths = self._memory.get("lengths", read)
-    return lambda documents: packed_lengths[documents].astype(np.int64)
-
-  def found(self, document: int, epoch: int) -> tuple[int, Contents, int]:
-    """Finds a document in the order.
-
-    Args:
-      document: A document with at least one token.
-      epoch: The epoch whose order of documents is used, from 0.
-
-    Returns:
-      (its window, the documents of that window, the document's index there).
-    """
-    window = self.order.position(document, epoch) // self.order.window_docs
-    contents = self.contents(np.asarray([window]), epoch)
-    return window, contents, int(np.argmax(contents.document == document))
+    packed_lengths = self._packed_lengths(document, stored)
+    return Contents(positions, document, first_token, stored, packed_lengths)
 
   def window_tokens(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], the tokens packed from each window."""
-    cached = self._window_tokens
-    if cached is None or cached[0] != epoch:
-      if self.order.kind == "full":
-        sums = self._pass_in_order(epoch)
-      else:
-        sums = self.order.window_sums(self._blocks.read(), epoch)
-      cached = self._window_tokens = (epoch, sums)
-    return cached[1]
+
+    def sums() -> np.ndarray:
+      if self.order.kind != "full":
+        return self.order.window_sums(self._blocks.read(), epoch)
+      parts: list[np.ndarray] = []
+      for windows, tokens in self.in_order(epoch, f"order of epoch {epoch}"):
+        sizes = self.order.window_sizes(windows)
+        parts.append(np.add.reduceat(tokens, np.cumsum(sizes) - sizes))
+      return np.concatenate(parts)
+
+    return self._window_tokens.get(epoch, sums)
 
   def window_starts(self, epoch: int) -> columns.Column:
     """Returns the tokens before each window of an epoch, and then their sum."""
-    cached = self._starts
-    if cached is None or cached[0] != epoch:
+
+    def starts() -> columns.Column:
       if self.order.kind == "none" and not isinstance(
         self._blocks, columns.ArrayColumn
       ):
         # Each block is a window: in the store's own order there are many.
-        starts = columns.PrefixSumColumn(self._blocks)
-      else:
-        tokens = columns.ArrayColumn(self.window_tokens(epoch))
-        starts = columns.ArrayColumn(columns.PrefixSumColumn(tokens).read())
-      # Assigned as one tuple: threads may use several epochs at once.
-      cached = self._starts = (epoch, starts)
-    return cached[1]
+        return columns.PrefixSumColumn(self._blocks)
+      tokens = columns.ArrayColumn(self.window_tokens(epoch))
+      return columns.ArrayColumn(columns.PrefixSumColumn(tokens).read())
 
-  def derived(
-    self,
-    name: str,
-    key: Mapping[str, Any],
-    build: Callable[[], Mapping[str, np.ndarray]],
-  ) -> Mapping[str, np.ndarray]:
-    """Returns arrays computed from all documents.
+    return self._window_starts.get(epoch, starts)
 
-    For a large store they are written to files beside it and read from there.
-
-    Args:
-      name: The name of the files.
-      key: What determines the arrays besides `key()`, as JSON values.
-      build: Computes the arrays by name.
-    """
-    arrays = self._columns(name, key, build)
-    return {name: array.read() for name, array in arrays.items()}
-
-  def _columns(
+  def load_or_build(
     self,
     name: str,
     key: Mapping[str, Any],
     build: Callable[[], Mapping[str, np.ndarray]],
   ) -> Mapping[str, columns.Column]:
-    """Returns arrays by name, from files if the store is large.
+    """Returns arrays computed from all documents, for a large store from disk.
 
     Args:
       name: The name of the files.
       key: What determines the arrays besides `key()`, as JSON values.
       build: Computes the arrays by name.
     """
-    if self.order.num_documents < _KEPT_ON_DISK:
+    if self.order.num_documents < document_columns.MIN_ON_DISK:
       return {n: columns.ArrayColumn(array) for n, array in build().items()}
     return side_index.load_or_build(
       self.store.path, name, {**self.key(), **key}, lambda: [build()]
@@ -295,7 +193,7 @@ class Documents:
   def spans_of(
     self,
     contents: Contents,
-    which: np.ndarray,
+    which: np.ndarray | slice,
     begin: np.ndarray,
     end: np.ndarray,
     *,
@@ -307,8 +205,8 @@ class Documents:
     """Returns parts of documents as spans.
 
     Args:
-      contents: The documents of some windows.
-      which: int64[N], index of each part's document in `contents`.
+      contents: Documents.
+      which: int64[N] or a slice, index of each part's document in `contents`.
       begin: int64[N], first token of the part; an added BOS is token 0.
       end: int64[N], the token after its last.
       row: int64[N], the row of the plan, ascending.
@@ -322,7 +220,7 @@ class Documents:
       document=document,
       first_token=contents.first_token[which],
       stored=contents.stored[which],
-      whole=contents.kept[which],
+      whole=contents.packed_lengths[which],
       begin=begin,
       end=end,
       bos=bos,
@@ -341,9 +239,9 @@ class Documents:
     A stored piece of a document gets a BOS only if it begins the document, and
     an EOS only if it ends it.
     """
-    if not self.store.holds_pieces:
+    if not isinstance(self.store, remainder.RemainderStore):
       return self._bos, self._eos
-    begins, ends = self.store.at_ends(document)
+    begins, ends = self.store.pieces.at_ends(document)
     return self._bos * begins, self._eos * ends
 
   def _offered(self, document: np.ndarray, stored: np.ndarray) -> np.ndarray:
@@ -353,137 +251,98 @@ class Documents:
     bos, eos = self._added(document)
     return np.where(stored > 0, stored + (bos + eos), 0)
 
-  def _kept(self, document: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """Returns the tokens of documents that are packed, int64[N].
-
-    Args:
-      document: int64[N].
-      stored: int64[N], the tokens of each in the store.
-    """
+  def _packed_lengths(
+    self, document: np.ndarray, stored: np.ndarray
+  ) -> np.ndarray:
+    """Returns the packed tokens of documents with `stored` tokens, int64[N]."""
     lengths = self._offered(document, stored)
-    return packing.kept_lengths(lengths, self._seq_len, self._long)
+    return packing.packed_lengths(lengths, self._seq_len, self._long)
 
-  def _pass(self) -> Mapping[str, np.ndarray]:
-    """Returns tokens per block, and totals, from one pass over lengths."""
-    size = self.order.block_docs
-    blocks = np.zeros(self.order.num_blocks, np.int64)
-    empty = long = offered = 0
-    total = self.order.num_documents
-    batch = size * max(1, _PASS_DOCUMENTS // size)
-    with progress(total, f"{self.name}: lengths") as bar:
-      for first_document, lengths in self.store.iter_lengths(batch):
-        documents = np.arange(first_document, first_document + len(lengths))
-        offered_lengths = self._offered(documents, lengths)
-        packed_lengths = packing.kept_lengths(
-          offered_lengths, self._seq_len, self._long
-        )
-        first_block = first_document // size
-        sums = np.add.reduceat(
-          packed_lengths, np.arange(0, len(packed_lengths), size)
-        )
-        blocks[first_block : first_block + len(sums)] = sums
-        empty += int(np.sum(lengths == 0))
-        long += int(np.sum(offered_lengths > self._seq_len))
-        offered += int(offered_lengths.sum())
-        bar.update(len(lengths))
-    tokens = int(blocks.sum())
-    totals = np.asarray([total, empty, long, tokens, offered - tokens])
-    return {"blocks": blocks, "totals": totals}
+  def _lengths(self) -> np.ndarray | None:
+    """Returns the packed tokens of all documents, for lookups out of order.
 
-  def count_begins(self, every: int, num_rows: int, epoch: int) -> np.ndarray:
-    """Counts documents that begin in a row after its first column.
-
-    The documents form one stream of tokens that is cut every `seq_len` tokens.
-    Takes a pass over their lengths.
-
-    Args:
-      every: Rows counted together.
-      num_rows: Rows of the stream; later documents are not counted.
-      epoch: The epoch whose order of documents is used, from 0.
-
-    Returns:
-      int64[ceil(num_rows / every)].
+    None if the order is not 'full', or the store is large.
     """
-    begins = np.zeros(-(-num_rows // every), np.int64)
-    with progress(self.order.num_documents, f"{self.name}: begins") as bar:
-      for document, begin, num_packed in self.stream(epoch):
-        inside = (num_packed > 0) & (begin % self._seq_len > 0)
-        row = begin[inside] // self._seq_len
-        row = row[row < num_rows] // every
-        begins += np.bincount(row, minlength=len(begins))
-        bar.update(len(document))
-    return begins
+    # Half of the cache, so that two sources that alternate both stay in it.
+    is_large = 8 * self.order.num_documents > _LENGTHS.most // 2
+    if self.order.kind != "full" or is_large:
+      return None
+    lengths = _LENGTHS.get(self._lengths_key)
+    if lengths is None:
+      lengths = np.concatenate(
+        [
+          self._packed_lengths(np.arange(first, first + len(stored)), stored)
+          for first, stored in self.store.iter_lengths(_PASS_DOCUMENTS)
+        ]
+      )
+      if lengths.max(initial=0) < 2**31:
+        lengths = lengths.astype(np.int32)
+      _LENGTHS.put(self._lengths_key, lengths, lengths.nbytes)
+    return lengths
 
-  def stream(
-    self, epoch: int
-  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields the documents of an epoch in order, about a million at a time.
+  def in_order(
+    self, epoch: int, what: str
+  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields all windows, about a million documents at a time.
 
     Args:
       epoch: The epoch whose order of documents is used, from 0.
+      what: What the pass is for, for the progress bar.
 
     Yields:
-      int64[N] each: documents, the tokens packed before each, and the tokens
-      packed of each, 0 or more.
+      int64[W], consecutive windows, and int64[D], the packed tokens of all
+      their documents, 0 or more.
     """
-    end = 0
-    for _, document, num_packed in self._in_order(epoch):
-      begin = end + np.cumsum(num_packed) - num_packed
-      end += int(num_packed.sum())
-      yield document, begin, num_packed
-
-  def _in_order(
-    self, epoch: int
-  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields windows, their documents, and the packed tokens of these."""
-    lengths = self._lengths()
-    for windows in self._window_groups():
-      document = self.order.documents(windows, epoch)
-      yield windows, document, lengths(document)
-
-  def _window_groups(self) -> Iterator[np.ndarray]:
-    """Yields all windows, ascending, about a million documents at a time."""
     step = max(1, _PASS_DOCUMENTS // self.order.window_docs)
-    for first_window in range(0, self.order.num_windows, step):
-      yield np.arange(
-        first_window, min(first_window + step, self.order.num_windows)
-      )
+    lengths = self._lengths()
+    with self._progress(what) as bar:
+      for first_window in range(0, self.order.num_windows, step):
+        windows = np.arange(
+          first_window, min(first_window + step, self.order.num_windows)
+        )
+        document = self.order.documents(self.order.positions(windows), epoch)
+        if lengths is None:
+          tokens = self._packed_lengths(
+            document, self.store.bounds(document)[1]
+          )
+        else:
+          tokens = lengths[document].astype(np.int64)
+        yield windows, tokens
+        bar.update(len(document))
 
-  def _pass_in_order(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_windows], tokens per window of a full permutation."""
-    began = time.monotonic()
-    sums = np.zeros(self.order.num_windows, np.int64)
-    with progress(
-      self.order.num_documents, f"{self.name}: order of epoch {epoch}"
-    ) as bar:
-      for windows, _, num_packed in self._in_order(epoch):
-        sizes = self.order.window_sizes(windows)
-        sums[windows] = np.add.reduceat(num_packed, np.cumsum(sizes) - sizes)
-        bar.update(int(sizes.sum()))
-    if self.order.num_documents >= _KEPT_ON_DISK:
-      logging.info(
-        "%s: epoch %d's order of %d documents took %.1f s",
-        self.name,
-        epoch,
-        self.order.num_documents,
-        time.monotonic() - began,
-      )
-    return sums
+  def _block_sums(self) -> Mapping[str, np.ndarray]:
+    """Returns tokens per block, and totals, from one pass over lengths."""
+    size = self.order.block_docs
+    blocks: list[np.ndarray] = []
+    empty = long = offered = 0
+    batch = size * max(1, _PASS_DOCUMENTS // size)
+    with self._progress("lengths") as bar:
+      for first_document, stored in self.store.iter_lengths(batch):
+        document = np.arange(first_document, first_document + len(stored))
+        lengths = self._offered(document, stored)
+        packed_lengths = packing.packed_lengths(
+          lengths, self._seq_len, self._long
+        )
+        blocks.append(
+          np.add.reduceat(
+            packed_lengths, np.arange(0, len(packed_lengths), size)
+          )
+        )
+        empty += int(np.sum(stored == 0))
+        long += int(np.sum(lengths > self._seq_len))
+        offered += int(lengths.sum())
+        bar.update(len(stored))
+    sums = np.concatenate(blocks)
+    tokens = int(sums.sum())
+    totals = self.order.num_documents, empty, long, tokens, offered - tokens
+    return {"blocks": sums, "totals": np.asarray(totals)}
 
-
-def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
-  """Describes the cost of a pass over all documents, for messages.
-
-  Args:
-    num_documents: Documents of the store.
-    rate: Documents per second.
-  """
-  return (
-    f"a pass over {num_documents} documents in every epoch (about"
-    f" {num_documents / rate:.2g} s)"
-  )
-
-
-def progress(total: int, what: str) -> side_index.Bar:
-  """Returns a progress bar over documents, shown for many of them only."""
-  return side_index.progress(total, what, "docs", total >= _KEPT_ON_DISK)
+  def _progress(self, what: str) -> side_index.Bar:
+    """Returns a progress bar over documents, shown for many of them only."""
+    total = self.order.num_documents
+    return side_index.progress(
+      total,
+      f"{self.name}: {what}",
+      "docs",
+      total >= document_columns.MIN_ON_DISK,
+    )

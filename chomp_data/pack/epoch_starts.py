@@ -26,12 +26,7 @@ class EpochStarts(epochs_lib.Epochs):
     self._most = most
     self._path = path
     # Replaced, never modified: other threads may read it.
-    self._known = np.asarray([0, rows_of(0)], np.int64)
-
-  @property
-  def first_epoch_rows(self) -> int:
-    """Rows of the first epoch."""
-    return int(self._known[1])
+    self._starts = np.asarray([0, rows_of(0)], np.int64)
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the first row of epochs, int64[N].
@@ -42,7 +37,7 @@ class EpochStarts(epochs_lib.Epochs):
     epoch = integers.array("epoch", epoch)
     last_epoch = int(np.max(epoch, initial=0))
     self._check(last_epoch)
-    starts = self._known
+    starts = self._starts
     while len(starts) <= last_epoch:
       starts = self._grown(starts)
     return starts[epoch]
@@ -55,7 +50,7 @@ class EpochStarts(epochs_lib.Epochs):
     """
     rows = integers.array("rows", rows)
     last_row = int(np.max(rows, initial=0))
-    starts = self._known
+    starts = self._starts
     # Epochs differ by a few rows, so none has twice the rows of the first, and
     # this number of epochs is a lower bound.
     self._check(last_row // max(2 * int(starts[1]), 1))
@@ -69,8 +64,8 @@ class EpochStarts(epochs_lib.Epochs):
     epoch = len(starts) - 1
     self._check(epoch)
     starts = np.append(starts, starts[-1] + self._rows_of(epoch))
-    if len(starts) > len(self._known):
-      self._known = starts
+    if len(starts) > len(self._starts):
+      self._starts = starts
     return starts
 
   def _check(self, epoch: int) -> None:

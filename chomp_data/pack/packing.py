@@ -7,6 +7,7 @@ window. Lengths, starts and columns are in tokens; a document's tokens include
 an added BOS or EOS. NumPy, or compiled.
 """
 
+import collections
 import dataclasses
 import heapq
 import itertools
@@ -42,28 +43,31 @@ class Rows:
   """The rows of a packed window, as pieces sorted by (row, column).
 
   Attributes:
-    first: int64[num_rows + 1], row r holds pieces first[r] .. first[r + 1] - 1.
-    slot: int64[N], the piece's document, as its position in the window.
-    start: int64[N], first token within the document.
-    length: int64[N].
-    column: int64[N].
-    num_cut: Documents cut although the piece would fit in a row.
+    first: int64[num_rows + 1], row r holds pieces first[r] .. first[r + 1] - 1,
+      one after the other from column 0.
+    slot: int[N], the piece's document, as its position in the window.
+    start: int[N], first token within the document.
+    length: int[N].
   """
 
   first: np.ndarray
   slot: np.ndarray
   start: np.ndarray
   length: np.ndarray
-  column: np.ndarray
-  num_cut: int = 0
 
   @property
   def num_rows(self) -> int:
     """Rows of the window."""
     return len(self.first) - 1
 
+  @property
+  def nbytes(self) -> int:
+    """Bytes of all arrays."""
+    arrays = self.first, self.slot, self.start, self.length
+    return sum(array.nbytes for array in arrays)
 
-def kept_lengths(
+
+def packed_lengths(
   lengths: np.ndarray, seq_len: int, long_documents: str
 ) -> np.ndarray:
   """Returns int64[D], the tokens of each document that are packed.
@@ -152,33 +156,23 @@ def _first_fit(
 ) -> tuple[list[int], int]:
   """Returns the bin of each item, or -1, and how many bins are opened.
 
-  Bins with room for the current length are in a heap, the first one on top. The
-  others wait in lists by their room, until lengths are as small. This takes a
-  fifth of the time of array operations on all bins.
-
-  Args:
-    ordered: int64[N], lengths, descending.
-    capacity: Tokens of a bin.
-    max_items: Most items of a bin, or None.
-    max_bins: Most bins.
+  `ordered` are lengths, descending. Bins with room for the current length are
+  in a heap, the first one on top. The others wait by their room until lengths
+  are as small. This takes a fifth of the time of array operations on all bins.
   """
-  # Two items longer than half a bin never share one.
-  big = min(int(np.searchsorted(-ordered, -(capacity // 2))), max_bins)
-  room = (capacity - ordered[:big]).tolist()
   most_items = len(ordered) if max_items is None else max_items
-  slots = [most_items - 1] * big
-  waiting: list[list[int] | None] = [None] * (capacity + 1)
-  for number, free in enumerate(room if most_items > 1 else ()):
-    _append(waiting, free, number)
-  bins = list(range(big))
+  bins: list[int] = []
+  # The tokens and the items that each bin has room for.
+  room: list[int] = []
+  slots: list[int] = []
   ready: list[int] = []
-  edges = np.flatnonzero(np.diff(ordered[big:])) + big + 1
-  edges = [big, *edges.tolist(), len(ordered)] if big < len(ordered) else []
+  waiting: dict[int, list[int]] = collections.defaultdict(list)
+  edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
   last_size = capacity
-  for low, high in itertools.pairwise(edges):
+  for low, high in itertools.pairwise([0, *edges, len(ordered)]):
     size, unplaced = int(ordered[low]), high - low
-    for waiting_bins in waiting[size:last_size]:
-      for number in waiting_bins or ():
+    for free_room in range(size, last_size):
+      for number in waiting.pop(free_room, ()):
         heapq.heappush(ready, number)
     last_size = size
     while unplaced:
@@ -189,30 +183,17 @@ def _first_fit(
         room.append(capacity)
         slots.append(most_items)
       number = ready[0]
-      if unplaced == 1:  # The most common case.
-        count, unplaced = 1, 0
-        bins.append(number)
-      else:
-        count = min(room[number] // size, unplaced, slots[number])
-        bins += [number] * count
-        unplaced -= count
+      count = min(room[number] // size, unplaced, slots[number])
+      bins += [number] * count
+      unplaced -= count
       slots[number] -= count
       room[number] = free_room = room[number] - count * size
       if not slots[number] or free_room < size:
         heapq.heappop(ready)
         if slots[number]:
-          _append(waiting, free_room, number)
+          waiting[free_room].append(number)
     bins += [-1] * unplaced
   return bins, len(room)
-
-
-def _append(lists: list[list[int] | None], index: int, value: int) -> None:
-  """Appends to one of many lists, which are made when first used."""
-  values = lists[index]
-  if values is None:
-    lists[index] = [value]
-  else:
-    values.append(value)
 
 
 def _sorting_keys(values: np.ndarray, end: int) -> np.ndarray:
@@ -220,59 +201,31 @@ def _sorting_keys(values: np.ndarray, end: int) -> np.ndarray:
   return values.astype(np.uint16) if end <= 2**16 else values
 
 
-def rows_of_bins(
-  pieces: Pieces, bins: np.ndarray, num_rows: int, num_cut: int = 0
-) -> Rows:
-  """Sorts pieces by bin, then by document, and stacks them from column 0.
+def rows_of_bins(pieces: Pieces, bins: np.ndarray, num_rows: int) -> Rows:
+  """Sorts pieces by bin, then by document.
 
   Args:
     pieces: The pieces of a window.
     bins: int64[N], the bin of each piece; none of 0 .. num_rows - 1 is empty.
     num_rows: The number of bins.
-    num_cut: Documents cut to fill rows.
   """
   order = np.argsort(_sorting_keys(bins, num_rows), kind="stable")
-  length = pieces.length[order]
-  counts = np.bincount(bins, minlength=num_rows)
   first_piece = np.zeros(num_rows + 1, np.int64)
-  np.cumsum(counts, out=first_piece[1:])
-  before = np.cumsum(length) - length
-  column = before - np.repeat(before[first_piece[:-1]], counts)
+  np.cumsum(np.bincount(bins, minlength=num_rows), out=first_piece[1:])
   return Rows(
-    first_piece,
-    pieces.slot[order],
-    pieces.start[order],
-    length,
-    column,
-    num_cut,
+    first_piece, pieces.slot[order], pieces.start[order], pieces.length[order]
   )
 
 
-def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
-  """Packs a window into exactly ceil(tokens / seq_len) rows.
-
-  First fit decreasing into that many rows; the few pieces that do not fit are
-  cut to fill the gaps, largest gap first.
-
-      lengths [3, 3, 3], seq_len 5: 9 tokens, 2 rows
-      -> row 0: [3, 2 of the third], row 1: [3, 1 of the third]
-
-  Args:
-    pieces: The pieces of a window; at least one.
-    seq_len: Positions of a row.
-  """
-  return filled_rows(pieces, *exact_bins(pieces, seq_len), seq_len)
-
-
 def exact_bins(pieces: Pieces, seq_len: int) -> tuple[np.ndarray, int]:
-  """Returns the row of each uncut piece, and the number of rows.
+  """Packs uncut pieces into exactly ceil(tokens / seq_len) rows.
 
   Args:
-    pieces: The pieces of a window; at least one.
+    pieces: The pieces of a window.
     seq_len: Positions of a row.
 
   Returns:
-    (bin int64[N], rows). Pieces that do not fit have bin -1; `filled_rows` cuts
+    (bin int64[N], rows). Pieces that do not fit have bin -1; `filled` cuts
     them.
   """
   num_rows = -(-int(pieces.length.sum()) // seq_len)
@@ -280,64 +233,13 @@ def exact_bins(pieces: Pieces, seq_len: int) -> tuple[np.ndarray, int]:
   return bins, num_rows
 
 
-def filled_rows(
+def filled(
   pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
-) -> Rows:
-  """Cuts the pieces without a bin into the gaps of the other rows.
+) -> tuple[Pieces, np.ndarray]:
+  """Cuts the pieces without a bin to fill the gaps of rows, largest gap first.
 
-  Args:
-    pieces: The pieces of a window.
-    bins: int64[N], the row of each piece, or -1.
-    num_rows: The number of rows.
-    seq_len: Positions of a row.
-  """
-  fitted = bins >= 0
-  unplaced = np.flatnonzero(~fitted)
-  if not unplaced.size:
-    return rows_of_bins(pieces, bins, num_rows)
-  fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
-  cut_piece = unplaced[fill.owner]
-  slot = np.concatenate([pieces.slot[fitted], pieces.slot[cut_piece]])
-  start = np.concatenate(
-    [pieces.start[fitted], pieces.start[cut_piece] + fill.begin]
-  )
-  length = np.concatenate([pieces.length[fitted], fill.length])
-  bins = np.concatenate([bins[fitted], fill.bins])
-  order = np.lexsort((start, slot))
-  return rows_of_bins(
-    Pieces(slot[order], start[order], length[order]),
-    bins[order],
-    num_rows,
-    # No gap is as large as a piece that did not fit.
-    num_cut=len(unplaced),
-  )
-
-
-def filled_parts(
-  pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
-) -> np.ndarray:
-  """Returns int64[N], the number of parts of each piece in `filled_rows`.
-
-  Args:
-    pieces: The pieces of a window.
-    bins: int64[N], the row of each piece, or -1.
-    num_rows: The number of rows.
-    seq_len: Positions of a row.
-  """
-  unplaced = np.flatnonzero(bins < 0)
-  parts = np.ones(len(bins), np.int64)
-  if unplaced.size:
-    fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
-    parts[unplaced] = np.bincount(fill.owner, minlength=len(unplaced))
-  return parts
-
-
-def filled_sums(
-  pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Counts the tokens and the spans of each row of `filled_rows`.
-
-  Takes a tenth of the time of `filled_rows`.
+      lengths [3, 3, 3], seq_len 5, bin [0, 1, -1]
+      -> lengths [3, 3, 2, 1], bin [0, 1, 0, 1]
 
   Args:
     pieces: The pieces of a window.
@@ -346,65 +248,32 @@ def filled_sums(
     seq_len: Positions of a row.
 
   Returns:
-    int64[num_rows] each.
+    (pieces, row of each int64[M]), by document and start as before.
   """
   unplaced = np.flatnonzero(bins < 0)
-  length = pieces.length
-  if unplaced.size:
-    fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
-    fitted = bins >= 0
-    bins = np.concatenate([bins[fitted], fill.bins])
-    length = np.concatenate([length[fitted], fill.length])
-  # Sums below 2**53 are exact in float64.
-  tokens = np.bincount(bins, length, num_rows).astype(np.int64)
-  return tokens, np.bincount(bins, minlength=num_rows)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Fill:
-  """The parts of pieces that did not fit, cut to fill the gaps of rows.
-
-  Attributes:
-    owner: int64[M], the piece of each part, as its index among the pieces that
-      did not fit, ascending.
-    begin: int64[M], the part's first token in the piece.
-    length: int64[M], the part's tokens.
-    bins: int64[M], the part's row.
-  """
-
-  owner: np.ndarray
-  begin: np.ndarray
-  length: np.ndarray
-  bins: np.ndarray
-
-
-def _filled(
-  pieces: Pieces,
-  bins: np.ndarray,
-  unplaced: np.ndarray,
-  seq_len: int,
-  rows: int,
-) -> _Fill:
-  """Cuts pieces without a row into the gaps of the other rows.
-
-  Args:
-    pieces: The pieces of a window.
-    bins: int64[N], the row of each piece, or -1.
-    unplaced: int64[U], the pieces whose row is -1, ascending.
-    seq_len: Positions of a row.
-    rows: The number of rows.
-  """
-  fitted = bins >= 0
-  gaps = seq_len - np.bincount(
-    bins[fitted], pieces.length[fitted], rows
-  ).astype(np.int64)
+  if not unplaced.size:
+    return pieces, bins
+  placed = np.flatnonzero(bins >= 0)
+  row_tokens = np.bincount(bins[placed], pieces.length[placed], num_rows)
+  gaps = seq_len - row_tokens.astype(np.int64)
   by_gap = np.argsort(-gaps, kind="stable")
   # Left-over pieces and gaps as two cuts of one line of tokens.
   piece_end = np.cumsum(pieces.length[unplaced])
   gap_end = np.cumsum(gaps[by_gap])
-  ends = np.union1d(piece_end, gap_end[gap_end < piece_end[-1]])
-  begins = np.concatenate([[0], ends[:-1]])
-  owner = np.searchsorted(piece_end, begins, side="right")
-  bin_of = by_gap[np.searchsorted(gap_end, begins, side="right")]
-  piece_begin = piece_end - pieces.length[unplaced]
-  return _Fill(owner, begins - piece_begin[owner], ends - begins, bin_of)
+  part_end = np.union1d(piece_end, gap_end[gap_end < piece_end[-1]])
+  part_begin = np.concatenate([[0], part_end[:-1]])
+  number = np.searchsorted(piece_end, part_begin, side="right")
+  part_bins = by_gap[np.searchsorted(gap_end, part_begin, side="right")]
+  cut_piece = unplaced[number]
+  piece_begin = piece_end[number] - pieces.length[cut_piece]
+  # Parts take the place of their piece.
+  place = np.searchsorted(placed, cut_piece)
+
+  def merged(values: np.ndarray, of_parts: np.ndarray) -> np.ndarray:
+    return np.insert(values[placed], place, of_parts)
+
+  return Pieces(
+    merged(pieces.slot, pieces.slot[cut_piece]),
+    merged(pieces.start, pieces.start[cut_piece] + part_begin - piece_begin),
+    merged(pieces.length, part_end - part_begin),
+  ), merged(bins, part_bins)

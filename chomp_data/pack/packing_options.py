@@ -17,8 +17,8 @@ _TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PackingOptions(options_lib.FillerOptions):
-  """Options that both packers have.
+class AddedTokenOptions(options_lib.FillerOptions):
+  """Tokens that are added to the documents of a row.
 
   Attributes:
     add_bos: Whether a begin-of-document token is put before each document; an
@@ -28,6 +28,19 @@ class PackingOptions(options_lib.FillerOptions):
       only it ends the last answers of chats.
     bos_token_id: Id of the begin-of-document token; None takes the
       tokenizer's.
+  """
+
+  add_bos: bool = schema.option(False, schema.boolean())
+  add_eos: bool = schema.option(False, schema.boolean())
+  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
+  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackingOptions(AddedTokenOptions):
+  """Options that both packers have.
+
+  Attributes:
     reset_positions: Whether positions start again from 0 at each document.
     shuffle_documents: In which order documents are packed: 'none' as they are
       stored, 'block' mixed by blocks of neighbours, 'full' in any order, which
@@ -39,10 +52,6 @@ class PackingOptions(options_lib.FillerOptions):
     document_slots: How many documents of a row `document_id` names at most.
   """
 
-  add_bos: bool = schema.option(False, schema.boolean())
-  add_eos: bool = schema.option(False, schema.boolean())
-  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
-  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
   reset_positions: bool = schema.option(True, schema.boolean())
   shuffle_documents: str = schema.option("none", schema.choice(DOCUMENT_ORDERS))
   reshuffle_documents: bool = schema.option(True, schema.boolean())

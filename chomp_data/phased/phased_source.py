@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A source whose epochs come from several sources in turn, its phases.
+"""Sources whose epochs come from others: phases, and what a run left over.
 
     stores a, b; b joins at epoch 2         a run that starts after another
     epoch   0    1    2      3              epoch   0               1    2
@@ -8,26 +8,33 @@
 
 Each phase has the rows that its source has in these epochs, with the same keys
 and windows. So a phase does not change the rows of the phases before it,
-whatever the kind of rows and the shuffle.
+whatever the kind of rows and the shuffle. What another run left of its epoch is
+packed like a store of its own, whose documents are pieces of documents; plans
+name the documents themselves.
 """
 
+import abc
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import intervals
+from chomp_data.index import ragged
 from chomp_data.order import shuffle_options
 from chomp_data.order import shuffled
-from chomp_data.phased import remainder
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
+from chomp_data.stores import remainder
 
 # Options that count the rows of a source from its start.
 _BY_ROW = ("curriculum_every", "content_length_schedule")
@@ -57,7 +64,8 @@ class PhaseEpochs(epochs_lib.Epochs):
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row, int64[N]."""
     first_rows = np.empty(len(epoch), np.int64)
-    for phase, pick in _by_phase(self._first_epochs, epoch):
+    phases = np.searchsorted(self._first_epochs, epoch, "right") - 1
+    for phase, pick in ragged.by_value(phases):
       first = self._epochs[phase].first_row(epoch[pick])
       first_rows[pick] = first - self._shifts[phase]
     return first_rows
@@ -71,21 +79,48 @@ class PhaseEpochs(epochs_lib.Epochs):
 
   def source_rows(
     self, rows: np.ndarray
-  ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+  ) -> Iterator[tuple[int, np.ndarray | slice, np.ndarray]]:
     """Yields rows by phase, with the numbers that they have in its source.
 
     Args:
       rows: int64[N].
 
     Yields:
-      The number of the phase; int64[M], the indices of its rows in `rows`; and
-      int64[M], their numbers in its source.
+      The number of the phase, the indices of its rows in `rows`, and int64[M],
+      their numbers in its source.
     """
-    for phase, pick in _by_phase(self._first_rows, rows):
+    phases = np.searchsorted(self._first_rows, rows, "right") - 1
+    for phase, pick in ragged.by_value(phases):
       yield phase, pick, rows[pick] + self._shifts[phase]
 
 
-class PhasedSource(row_source.RowSource):
+class _EpochsOfOthers(row_source.RowSource):
+  """Rows whose epochs consume what those of other sources do."""
+
+  @abc.abstractmethod
+  def _source_of(self, epoch: int) -> row_source.RowSource:
+    """Returns the source that gives the rows of an epoch."""
+
+  def blocks(self, epoch: int) -> np.ndarray | None:
+    """Returns the blocks of an epoch in its source."""
+    return self._source_of(epoch).blocks(epoch)
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what rows of an epoch consume in its source."""
+    return self._source_of(epoch).uniform(epoch, unit)
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what blocks of an epoch consume in its source."""
+    return self._source_of(epoch).block_units(epoch, unit, rows)
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows of an epoch consume in its source, int64[N]."""
+    return self._source_of(epoch).units(epoch, positions, unit)
+
+
+class PhasedSource(_EpochsOfOthers):
   """Rows in their order, from a different source in each phase.
 
   Attributes:
@@ -137,11 +172,7 @@ class PhasedSource(row_source.RowSource):
     return self._sources[0].windows
 
   def keep_windows(self, cache_bytes: int) -> None:
-    """Keeps as many windows of each phase in memory as bytes allow.
-
-    Args:
-      cache_bytes: Bytes for this source.
-    """
+    """Keeps as many windows of each phase in memory as bytes allow."""
     for source in self._sources:
       source.keep_windows(cache_bytes)
 
@@ -156,37 +187,26 @@ class PhasedSource(row_source.RowSource):
     return self._sources[0].lanes
 
   def lane_of(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the lanes of rows, int64[N].
-
-    Args:
-      rows: int64[N], positions through all epochs.
-    """
+    """Returns the lanes of rows int64[N], numbered through all epochs."""
     lanes = np.empty(len(rows), np.int64)
     for phase, pick, source_rows in self._epochs.source_rows(rows):
       lanes[pick] = self._sources[phase].lane_of(source_rows)
     return lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows, those of each phase together.
-
-    Args:
-      rows: int64[N], of any epoch, in any order.
-    """
+    """Plans rows int64[N], those of each phase together."""
     rows = row_source.checked_rows(rows)
-    plans, picks = [], []
-    for phase, pick, source_rows in self._epochs.source_rows(rows):
-      plans.append(self._sources[phase].plan(source_rows))
-      picks.append(pick)
+    parts = list(self._epochs.source_rows(rows))
+    plans = [self._sources[phase].plan(numbers) for phase, _, numbers in parts]
     if not plans:
       return self._sources[0].plan(rows)
-    return plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
+    if len(plans) == 1:
+      return plans[0]
+    every_row = np.arange(len(rows))
+    return spans_lib.merged(plans, [every_row[pick] for _, pick, _ in parts])
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows of one epoch that are best read together.
-
-    Args:
-      row: A row number through all epochs.
-    """
+    """Returns rows of one epoch that are best read together."""
     epoch = int(self._epochs.locate(np.asarray([row]))[0][0])
     first, last = self._epochs.start(epoch), self._epochs.start(epoch + 1)
     source = self._source_of(epoch)
@@ -198,22 +218,8 @@ class PhasedSource(row_source.RowSource):
     """Returns the fixed grid of documents of the last phase, or None."""
     return self._sources[-1].validation()
 
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what rows of an epoch consume in its phase."""
-    return self._source_at(epoch).uniform(epoch, unit)
-
-  def block_units(
-    self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
-    """Returns what blocks of an epoch consume in its phase."""
-    return self._source_at(epoch).block_units(epoch, unit, rows)
-
-  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what rows of an epoch consume in its phase."""
-    return self._source_at(epoch).units(epoch, positions, unit)
-
-  def _source_at(self, epoch: int) -> shuffled.ShuffledSource:
-    return [source for first, source in self.phases if first <= epoch][-1]
+  def _source_of(self, epoch: int) -> shuffled.ShuffledSource:
+    return phase_at(self, epoch)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
@@ -232,13 +238,82 @@ class PhasedSource(row_source.RowSource):
       )
     return "\n".join(lines)
 
-  def _source_of(self, epoch: int) -> shuffled.ShuffledSource:
-    """Returns the source that gives the rows of an epoch."""
-    return [source for first, source in self.phases if first <= epoch][-1]
+
+class RemainderSource(_EpochsOfOthers):
+  """Rows of pieces of documents, as rows of these documents.
+
+  Attributes:
+    remaining: The pieces, as a store.
+  """
+
+  def __init__(self, pieces: row_source.RowSource):
+    """Wraps a source.
+
+    Args:
+      pieces: Rows over a `RemainderStore`.
+    """
+    assert isinstance(pieces.store, remainder.RemainderStore)
+    self._pieces = pieces
+    self.remaining: remainder.RemainderStore = pieces.store
+    self.name: str = pieces.name
+    self.store: stores.Store = self.remaining.whole
+    self.layout: row_layout.RowLayout = pieces.layout
+    self.document_slots: int = pieces.document_slots
+    self.options: Any = pieces.options
+
+  def __len__(self) -> int:
+    return len(self._pieces)
+
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Those of the rows over the remaining pieces."""
+    return self._pieces.epochs
+
+  @property
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same."""
+    return self._pieces.repeating_units
+
+  def _source_of(self, epoch: int) -> row_source.RowSource:
+    del epoch
+    return self._pieces
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows int64[N]; spans name whole documents."""
+    spans = self._pieces.plan(rows)
+    document, start = self.remaining.pieces.documents_of(spans.document)
+    return dataclasses.replace(
+      spans, document=document, start=spans.start + start
+    )
+
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows that hold pieces of a document, as ranges."""
+    ranges = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    if document < self.remaining.whole.num_documents:
+      ranges += [
+        self._pieces.rows_of(piece, epoch)
+        for piece in self.remaining.pieces.of_document(document).tolist()
+      ]
+    first, last = zip(*ranges, strict=True)
+    return intervals.merged(np.concatenate(first), np.concatenate(last))
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides the rows over what remains, as JSON values."""
+    return self._pieces.fingerprint
+
+  def describe(self) -> str:
+    """Returns the summary of the rows of pieces."""
+    return self._pieces.describe()
 
 
 # A source in its order, of one phase or of several.
 Ordered = shuffled.ShuffledSource | PhasedSource
+
+
+def phase_at(source: Ordered, epoch: int) -> shuffled.ShuffledSource:
+  """Returns the phase of a source that gives the rows of an epoch."""
+  return [phase for first, phase in source.phases if first <= epoch][-1]
 
 
 def of_joining_stores(
@@ -293,7 +368,7 @@ def continued(
   """
   begins_at = dict(source.phases)
   left = first_epoch.rows
-  assert isinstance(left, remainder.RemainderSource)
+  assert isinstance(left, RemainderSource)
   return PhasedSource(
     {1: begins_at[0], **begins_at, 0: first_epoch},
     fingerprint={**source.fingerprint, "after": dict(after)},
@@ -303,12 +378,3 @@ def continued(
       " of its epoch"
     ),
   )
-
-
-def _by_phase(
-  firsts: np.ndarray, values: np.ndarray
-) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (phase, int64[M]): which of the values are of each phase."""
-  phase = np.searchsorted(firsts, values, "right") - 1
-  for number in np.unique(phase).tolist():
-    yield number, np.flatnonzero(phase == number)

@@ -23,11 +23,10 @@ from chomp_data.order import shuffle_options
 from chomp_data.order import shuffled
 from chomp_data.pack import packing_options
 from chomp_data.phased import phased_source
-from chomp_data.phased import remainder
 from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
 from chomp_data.stores import concatenated
-from chomp_data.stores import remaining as remaining_lib
+from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
 # Kinds of rows that give every token once an epoch.
@@ -78,10 +77,8 @@ class PreviousRunSource:
     epochs, indices = self._source.epochs.locate(np.asarray([rows], np.int64))
     epoch, self._num_read = int(epochs[0]), int(indices[0])
     self._first_row = rows - self._num_read
-    self._phase = [
-      source for first, source in self._source.phases if first <= epoch
-    ][-1]
-    self.remaining: remaining_lib.Remaining | None = None
+    self._phase = phased_source.phase_at(self._source, epoch)
+    self.remaining: remainder.RemainderStore | None = None
     self.after: dict[str, Any] = {}
     if not self._num_read:
       logging.info(
@@ -98,11 +95,15 @@ class PreviousRunSource:
       self._remaining_pieces,
       0 if self._is_in_order() else self._num_read,
     )
-    remaining = remaining_lib.Remaining(self._whole, pieces)
+    remaining = remainder.RemainderStore(self._whole, pieces)
     # The last rows may hold only added tokens, such as EOS.
     if remaining.num_tokens:
       self.remaining = remaining
-      self.after = {"rows": rows, "source": saved, "rest": remaining.digest}
+      self.after = {
+        "rows": rows,
+        "source": saved,
+        "rest": remaining.pieces.digest,
+      }
 
   def _ordered(self, saved: Mapping[str, Any]) -> phased_source.Ordered:
     """Returns the source that has a fingerprint, in its order."""
@@ -121,7 +122,10 @@ class PreviousRunSource:
     after = saved.get("after")
     if after is None:
       return source
-    members = getattr(source.phases[0][1].store, "members", None)
+    store = source.phases[0][1].store
+    members = None
+    if isinstance(store, concatenated.ConcatenatedStore):
+      members = store.members
     previous = PreviousRunSource(
       self._name,
       after["source"],
@@ -130,14 +134,14 @@ class PreviousRunSource:
       self._path,
     )
     remaining = previous.remaining
-    if remaining is None or remaining.digest != after["rest"]:
+    if remaining is None or remaining.pieces.digest != after["rest"]:
       raise self._error(
         "be of a run whose own start can be told again",
         f"one after row {after['rows']} of another, of which something else"
         " remains now",
         _SAME_VERSION,
       )
-    pieces = remainder.RemainderSource(self._rows(first, remaining))
+    pieces = phased_source.RemainderSource(self._rows(first, remaining))
     return phased_source.continued(source, self._shuffled(first, pieces), after)
 
   def _checked(self, saved: Mapping[str, Any]) -> shuffled.ShuffledSource:
@@ -212,14 +216,14 @@ class PreviousRunSource:
     """Returns the pieces of the epoch that were not read, as columns."""
     rows, end = self._phase.rows, self._phase.store.num_tokens
     begins, ends = np.zeros(1, np.int64), np.asarray([end], np.int64)
-    if isinstance(rows, remainder.RemainderSource):
-      begins, ends = rows.remaining.intervals()
+    if isinstance(rows, phased_source.RemainderSource):
+      begins, ends = rows.remaining.pieces.intervals()
     # Stores that joined later are unread too.
     offered = intervals.merged(
       np.append(begins, end), np.append(ends, self._whole.num_tokens)
     )
     left = intervals.difference(offered, self._read_tokens())
-    return remaining_lib.pieces(self._whole, *left)
+    return remainder.pieces(self._whole, *left)
 
   def _is_in_order(self) -> bool:
     """Returns whether the epoch's rows are the store's tokens in order."""

@@ -8,7 +8,6 @@ very many such rows, positions are searched in order instead, only as far as
 they are needed. Epochs that repeat the same spans are counted once.
 """
 
-import bisect
 from collections.abc import Iterator
 import itertools
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from chomp_data.index import intervals
 from chomp_data.index import memo
-from chomp_data.order import shuffled
+from chomp_data.index import ragged
 from chomp_data.phased import phased_source
 from chomp_data.sources import row_source
 
@@ -51,12 +50,6 @@ class SourceTrail:
     """
     self._source = source
     self._document = document
-    # None while the document's store has not joined.
-    self._phases = [
-      (epoch, phase if document < phase.store.num_documents else None)
-      for epoch, phase in source.phases
-    ]
-    self._epochs = memo.Memo(_CACHED_EPOCHS)
 
   def cost(self, row: int) -> float:
     """Returns about how many seconds `count_before` takes.
@@ -64,8 +57,8 @@ class SourceTrail:
     Args:
       row: The row, numbered through epochs.
     """
-    phase = self._phases[-1][1]
-    if phase is None or phase.rows.spans_repeat:
+    phase = self._source.phases[-1][1]
+    if phase.rows.spans_repeat:
       return 0.0
     epochs = row // max(len(self._source), 1) + 1
     documents = phase.store.num_documents
@@ -80,22 +73,17 @@ class SourceTrail:
     if row <= 0:
       return 0
     epoch, index = _located(self._source, row)
-    ends = [*(first for first, _ in self._phases[1:]), epoch]
     total = self._count_in_epoch(epoch, index)
-    for (first, phase), last in zip(self._phases, ends, strict=True):
+    phases = self._source.phases
+    ends = [*(first for first, _ in phases[1:]), epoch]
+    for (first, phase), last in zip(phases, ends, strict=True):
       last = min(last, epoch)
-      if phase is None or first >= last:
-        continue
-      if phase.rows.spans_repeat and last > phase.epochs.ramp:
+      if phase.rows.spans_repeat and last > max(first, phase.epochs.ramp):
         # Each of these epochs has as many spans as the first of them.
         first_repeated = max(first, phase.epochs.ramp)
-        total += (last - first_repeated) * self._count_epoch(
-          phase, first_repeated
-        )
+        total += (last - first_repeated) * self._count_epoch(first_repeated)
         last = first_repeated
-      total += sum(
-        self._count_epoch(phase, number) for number in range(first, last)
-      )
+      total += sum(self._count_epoch(number) for number in range(first, last))
     return total
 
   def next_rows(self, row: int) -> Iterator[np.ndarray]:
@@ -143,71 +131,53 @@ class SourceTrail:
       epoch: The epoch.
       empty_epochs: How many epochs right before it do not hold it.
     """
-    first, phase = self._phases[-1]
-    if phase is None:
-      return True
+    first, phase = self._source.phases[-1]
     if epoch < max(first, phase.epochs.ramp):
       return False
     if phase.rows.spans_repeat and empty_epochs:
-      return not len(self._rows_of(phase, epoch)[0])
+      return not len(self._rows_of(epoch)[0])
     return empty_epochs > _MAX_EMPTY_EPOCHS
 
-  def _phase(self, epoch: int) -> shuffled.ShuffledSource | None:
-    firsts = [first for first, _ in self._phases]
-    return self._phases[bisect.bisect_right(firsts, epoch) - 1][1]
+  @memo.remembered(_CACHED_EPOCHS)
+  def _rows_of(self, epoch: int) -> intervals.Intervals:
+    """Returns `RowSource.rows_of`; none before the document's store joins."""
+    phase = phased_source.phase_at(self._source, epoch)
+    if self._document >= phase.store.num_documents:
+      return np.empty(0, np.int64), np.empty(0, np.int64)
+    return phase.rows.rows_of(self._document, epoch)
 
-  def _rows_of(
-    self, phase: shuffled.ShuffledSource, epoch: int
-  ) -> intervals.Intervals:
-    """Returns `RowSource.rows_of`, remembered for a few epochs."""
-    return self._epochs.get(
-      ("rows", epoch), lambda: phase.rows.rows_of(self._document, epoch)
-    )
-
-  def _listed(self, phase: shuffled.ShuffledSource, epoch: int) -> np.ndarray:
+  @memo.remembered(_CACHED_EPOCHS)
+  def _listed(self, epoch: int) -> np.ndarray:
     """Returns int64[N], all positions of an epoch, ascending."""
-
-    def positions() -> np.ndarray:
-      rows = np.concatenate(
-        [
-          np.empty(0, np.int64),
-          *itertools.starmap(
-            np.arange, zip(*self._rows_of(phase, epoch), strict=True)
-          ),
-        ]
-      )
-      return np.sort(phase.positions(rows, epoch))
-
-    return self._epochs.get(("positions", epoch), positions)
+    first, last = self._rows_of(epoch)
+    rows = ragged.ranges(first, last - first)
+    phase = phased_source.phase_at(self._source, epoch)
+    return np.sort(phase.positions(rows, epoch))
 
   def _positions(
     self, epoch: int, low: int, high: int, backwards: bool = False
   ) -> Iterator[np.ndarray]:
     """Yields the positions low to high - 1 that hold the document, in parts."""
-    phase = self._phase(epoch)
-    if phase is None:
-      return
-    rows = self._rows_of(phase, epoch)
+    rows = self._rows_of(epoch)
     if _size(rows) <= _MAX_LISTED:
-      listed = self._listed(phase, epoch)
+      listed = self._listed(epoch)
       first, last = np.searchsorted(listed, (low, high))
       positions = listed[first:last]
       yield positions[::-1] if backwards else positions
       return
-    near = phase.near(rows, epoch)
+    near = phased_source.phase_at(self._source, epoch).near(rows, epoch)
     for first, last in (near[::-1] if backwards else near).tolist():
       last = min(last, high)
       begins = range(max(first, low), last, _BLOCK)
       for block_start in reversed(begins) if backwards else begins:
         block_end = min(block_start + _BLOCK, last)
-        positions = self._search_positions(phase, epoch, block_start, block_end)
+        positions = self._search_positions(epoch, block_start, block_end)
         yield positions[::-1] if backwards else positions
 
-  def _search_positions(
-    self, phase: shuffled.ShuffledSource, epoch: int, first: int, last: int
-  ) -> np.ndarray:
+  def _search_positions(self, epoch: int, first: int, last: int) -> np.ndarray:
     """Returns positions first to last - 1 that hold the document, ascending."""
-    range_starts, range_ends = self._rows_of(phase, epoch)
+    phase = phased_source.phase_at(self._source, epoch)
+    range_starts, range_ends = self._rows_of(epoch)
     positions = np.arange(first, last)
     start = phase.epochs.start(epoch)
     rows = phase.order(start + positions) - start
@@ -216,26 +186,24 @@ class SourceTrail:
       (range_index >= 0) & (rows < range_ends[np.maximum(range_index, 0)])
     ]
 
-  def _count_epoch(self, phase: shuffled.ShuffledSource, epoch: int) -> int:
+  def _count_epoch(self, epoch: int) -> int:
     """Returns the number of spans in an epoch."""
-    rows = self._rows_of(phase, epoch)
-    if phase.rows.one_span:
+    rows = self._rows_of(epoch)
+    source = phased_source.phase_at(self._source, epoch).rows
+    if source.one_span:
       return _size(rows)
-    start = phase.rows.epochs.start(epoch)
+    start = source.epochs.start(epoch)
     return sum(
-      self._spans_in(phase.rows, np.arange(low, min(low + _BLOCK, last)))
-      for first, last in zip(*(np.add(rows, start)).tolist(), strict=True)
-      for low in range(first, last, _BLOCK)
+      self._spans_in(source, start + numbers) for numbers in _blocks(rows)
     )
 
   def _count_in_epoch(self, epoch: int, index: int) -> int:
     """Returns the number of spans of an epoch at positions below one."""
-    phase = self._phase(epoch)
-    if phase is None or not index:
+    if not index:
       return 0
-    rows = self._rows_of(phase, epoch)
-    if phase.rows.one_span and _size(rows) > _MAX_LISTED:
-      return self._count_many(phase, epoch, index)
+    phase = phased_source.phase_at(self._source, epoch)
+    if phase.rows.one_span and _size(self._rows_of(epoch)) > _MAX_LISTED:
+      return self._count_many(epoch, index)
     total = 0
     for positions in self._positions(epoch, 0, index):
       if phase.rows.one_span:
@@ -244,34 +212,24 @@ class SourceTrail:
         total += self._spans_in(phase, phase.epochs.start(epoch) + positions)
     return total
 
-  def _count_many(
-    self, phase: shuffled.ShuffledSource, epoch: int, index: int
-  ) -> int:
+  def _count_many(self, epoch: int, index: int) -> int:
     """Returns the number of rows of an epoch at positions below one."""
-    range_starts, range_ends = self._rows_of(phase, epoch)
-    total = 0
-    for first, last in phase.near((range_starts, range_ends), epoch).tolist():
+    phase = phased_source.phase_at(self._source, epoch)
+    rows, total = self._rows_of(epoch), 0
+    for first, last in phase.near(rows, epoch).tolist():
       if last <= index:
-        edges = np.clip((range_starts, range_ends), first, last)
+        edges = np.clip(rows, first, last)
         total += int((edges[1] - edges[0]).sum())
       elif first >= index:
         break
-      elif _INVERSE_COST * _size((range_starts, range_ends)) < index - first:
+      elif _INVERSE_COST * _size(rows) < index - first:
         return sum(
-          int(
-            np.sum(
-              phase.positions(np.arange(at, min(at + _BLOCK, stop)), epoch)
-              < index
-            )
-          )
-          for start, stop in zip(
-            range_starts.tolist(), range_ends.tolist(), strict=True
-          )
-          for at in range(start, stop, _BLOCK)
+          int(np.sum(phase.positions(numbers, epoch) < index))
+          for numbers in _blocks(rows)
         )
       else:
         total += sum(
-          len(self._search_positions(phase, epoch, at, min(at + _BLOCK, index)))
+          len(self._search_positions(epoch, at, min(at + _BLOCK, index)))
           for at in range(first, index, _BLOCK)
         )
     return total
@@ -304,13 +262,10 @@ def exposures(source: Ordered, first: int, last: int) -> np.ndarray:
       continue
     # Rows of a whole epoch are planned in no order: those that are packed or
     # read together are planned together.
-    starts, count = source.phases, 1
-    later_starts = [
-      first_epoch for first_epoch, _ in starts if first_epoch > epoch
-    ]
-    phase = starts[len(starts) - len(later_starts) - 1][1]
+    phase, count = phased_source.phase_at(source, epoch), 1
     if phase.rows.spans_repeat and epoch >= phase.epochs.ramp:
-      count = min([_located(source, last)[0], *later_starts]) - epoch
+      ends = [_located(source, last)[0], *(begin for begin, _ in source.phases)]
+      count = min(end for end in ends if end > epoch) - epoch
     start = phase.rows.epochs.start(epoch)
     stop = start + phase.rows.epochs.size(epoch)
     exposure_counts += count * _spans_of(
@@ -338,6 +293,13 @@ def _located(source: Ordered, row: int) -> tuple[int, int]:
 
 def _size(rows: intervals.Intervals) -> int:
   return int((rows[1] - rows[0]).sum())
+
+
+def _blocks(rows: intervals.Intervals) -> Iterator[np.ndarray]:
+  """Yields the numbers of rows in ranges, int64[N] each."""
+  for first, last in zip(*np.stack(rows).tolist(), strict=True):
+    for low in range(first, last, _BLOCK):
+      yield np.arange(low, min(low + _BLOCK, last))
 
 
 def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from chomp_data.plans import background_counter
 from chomp_data.plans import consumption
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import questions as questions_lib
 from chomp_data.plans import totals as totals_lib
 
 
@@ -49,8 +51,7 @@ class Account:
   epochs: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _Start:
+class _Start(NamedTuple):
   """What the thread of a `BackgroundCounter` computes before it counts.
 
   Attributes:
@@ -66,7 +67,11 @@ class _Start:
 
 
 class Accounts:
-  """The accounts of a run at any step. To be used by one thread."""
+  """The accounts of a run at any step. To be used by one thread.
+
+  Attributes:
+    questions: Answers to other questions about the run.
+  """
 
   def __init__(
     self, plan: plan_lib.Plan, entries: Sequence[Mapping[str, str]] = ()
@@ -79,7 +84,7 @@ class Accounts:
     """
     self._plan = plan
     self._entries = list(entries)
-    self._questions = answers.of(plan)
+    self.questions: questions_lib.Questions = answers.of(plan)
     self._totals = totals_lib.PlanTotals(plan)
     # The totals of the last step at which they are known.
     self._base: totals_lib.Totals | None = None
@@ -203,14 +208,15 @@ class Accounts:
 
   def _accounts(self, totals: totals_lib.Totals) -> dict[str, Account]:
     accounts = {}
-    for name, position in totals.positions.items():
-      units = totals.units.get(name, {})
-      accounts[name] = Account(
-        rows=position.delivered,
-        tokens=units.get("tokens"),
-        loss_tokens=units.get("loss_tokens"),
-        epochs=self._questions.passes(name, position.consumed),
+    for number, (name, position) in enumerate(totals.positions.items()):
+      counts = [totals_lib.UNKNOWN] * len(ledger_lib.UNITS)
+      if totals.units is not None:
+        counts = totals.units[number].tolist()
+      tokens, loss_tokens = (
+        None if count == totals_lib.UNKNOWN else count for count in counts
       )
+      epochs = self.questions.passes(name, position.consumed)
+      accounts[name] = Account(position.delivered, tokens, loss_tokens, epochs)
     return accounts
 
   def rows(self, step: int) -> dict[str, int]:
@@ -222,8 +228,7 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    positions = consumption.positions(self._plan, step)
-    return {name: position.delivered for name, position in positions.items()}
+    return consumption.by_source(consumption.delivered(self._plan, step))
 
   def histogram(self, step: int) -> dict[str, dict[str, int]]:
     """Returns samples by source and bucket before a step, without padding.
@@ -231,49 +236,10 @@ class Accounts:
     Args:
       step: At most the steps of the run.
     """
-    return _without_zeros(consumption.delivered(self._plan, step))
-
-  def rows_held(self, step: int) -> dict[str, int]:
-    """Returns rows of batches by bucket before a step, padding included.
-
-    Args:
-      step: At most the steps of the run.
-    """
-    return self._questions.rows_held(step)
-
-  def epoch_begins(self, source: str, epoch: int) -> int | None:
-    """Returns the first step of an epoch, as `Account.epochs` counts them.
-
-    Args:
-      source: The name of the source.
-      epoch: From 0.
-
-    Returns:
-      The step, or None if the run does not reach the epoch.
-    """
-    return self._questions.epoch_begins(source, epoch)
-
-  def ends(self, source: str) -> int | None:
-    """Returns the first step before which a source has delivered all its rows.
-
-    None if it never ends, or not in this run.
-    """
-    return self._questions.ends(source)
-
-  def documents(self, source: str, step: int) -> np.ndarray:
-    """Returns which documents a source has delivered before a step.
-
-    Rows are planned until all documents were seen, or the step is reached.
-
-    Args:
-      source: The name of the source.
-      step: At most the steps of the run.
-
-    Returns:
-      bool[num_documents], whether a token of the document was in a batch. For
-      arrays: whether the sample was, with samples numbered by bucket.
-    """
-    return self._questions.documents(source, step)
+    return {
+      name: {bucket: count for bucket, count in by_bucket.items() if count}
+      for name, by_bucket in consumption.delivered(self._plan, step).items()
+    }
 
   def recording(self, step: int) -> Callable[[], dict[str, Any]]:
     """Returns a function that returns `record` of a step.
@@ -288,10 +254,10 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    if self._counter is not None and self._counted_at(step) is None:
-      future = self._counter.ask(lambda start: start.accounts.record(step))
-      if future is not None:
-        return future.result
+    counter = self._counter
+    is_counted = counter is None or self._counted_at(step) is not None
+    if counter is not None and not is_counted and counter.awaited() is not None:
+      return lambda: counter.call(lambda start: start.accounts.record(step))
     record = self.record(step)
     return lambda: record
 
@@ -311,19 +277,26 @@ class Accounts:
       IndexError: If the step is beyond the run.
     """
     record: dict[str, Any] = {}
-    totals = self._at(step, for_state=True)
+    totals, names = self._at(step, for_state=True), self._plan.source_names
     if self._plan.by_bucket:
-      record["histogram"] = _without_zeros(totals.histogram)
+      buckets = [bucket.name for bucket in self._plan.buckets]
+      record["histogram"] = {
+        name: {
+          bucket: n for bucket, n in zip(buckets, counts, strict=True) if n
+        }
+        for name, counts in zip(names, totals.histogram.tolist(), strict=True)
+      }
     if self._totals.has_tokens:
       record["accounts"] = {
         name: vars(account).copy()
         for name, account in self._accounts(totals).items()
       }
-      if totals.removed:
-        record["gone"] = {
-          n: dict(by_unit) for n, by_unit in totals.removed.items()
-        }
-    if self._questions.foreign_offsets() is not None:
+    if totals.removed is not None:
+      record["gone"] = {
+        name: dict(zip(ledger_lib.UNITS, counts, strict=True))
+        for name, counts in zip(names, totals.removed.tolist(), strict=True)
+      }
+    if self.questions.foreign_offsets() is not None:
       record["resume_state"] = self._resume_state(totals)
     if self._entries:
       record["dataset_mix"] = self._entries
@@ -343,7 +316,7 @@ class Accounts:
       IndexError: If the step is beyond the run.
       TypeError: If a run of this kind cannot start from offsets.
     """
-    if self._questions.foreign_offsets() is None:
+    if self.questions.foreign_offsets() is None:
       raise TypeError(
         "`resume_state` must be asked of a run without `config.data.buckets`:"
         " offsets cannot say which samples of an epoch were given. Use the"
@@ -353,11 +326,14 @@ class Accounts:
 
   def _resume_state(self, totals: totals_lib.Totals) -> dict[str, Any]:
     entries = []
-    for name, position in totals.positions.items():
-      tokens = self._totals.consumed_tokens(totals, name)
+    for (name, position), tokens in zip(
+      totals.positions.items(),
+      self._totals.consumed_tokens(totals),
+      strict=True,
+    ):
       offset = {} if tokens is None else {"token_offset": tokens}
       entries.append({"spec": name, "row_offset": position.consumed, **offset})
-    return {"datasets": entries + (self._questions.foreign_offsets() or [])}
+    return {"datasets": entries + (self.questions.foreign_offsets() or [])}
 
   def restore(
     self,
@@ -385,14 +361,13 @@ class Accounts:
       return problems
     saved = record.get("accounts") or {}
     positions = positions or consumption.positions(self._plan, step)
-    units: dict[str, dict[str, int | None]] = {}
-    for name, position in positions.items():
+    units = np.zeros((len(positions), len(ledger_lib.UNITS)), np.int64)
+    for number, (name, position) in enumerate(positions.items()):
       count, account = position.delivered, saved.get(name)
       # A source that joined the config later has delivered nothing.
-      units[name] = dict(totals_lib.NOTHING)
       if not saved and count:
         # An older state without accounts: to sum all rows would take long.
-        units[name] = dict.fromkeys(ledger_lib.UNITS)
+        units[number] = totals_lib.UNKNOWN
       elif saved and account is None and count:
         problems.append(f"accounts.{name}: state has none, plan {count} rows")
       elif account is not None and account["rows"] != count:
@@ -400,17 +375,25 @@ class Accounts:
           f"accounts.{name}.rows: state has {account['rows']}, plan {count}"
         )
       elif account is not None:
-        units[name] = {unit: account[unit] for unit in ledger_lib.UNITS}
+        units[number] = [
+          totals_lib.UNKNOWN if account[unit] is None else account[unit]
+          for unit in ledger_lib.UNITS
+        ]
     if problems:
       return problems
     self.forget()
-    histogram = {}
-    if self._plan.by_bucket:
-      histogram = consumption.delivered(self._plan, step)
     # Removed tokens are taken from the state: to count them again takes long.
-    removed = record.get("gone") or {}
+    removed, gone = None, record.get("gone")
+    if gone:
+      removed = np.asarray(
+        [
+          [gone.get(name, {}).get(unit, 0) for unit in ledger_lib.UNITS]
+          for name in positions
+        ],
+        np.int64,
+      )
     totals = totals_lib.Totals(
-      step, positions, histogram, units, removed, bool(saved)
+      step, positions, self._totals.histogram(step), units, removed
     )
     self._base = totals if totals.is_complete else None
     self._restored = totals if saved or not totals.is_complete else None
@@ -458,13 +441,3 @@ def _start(
     base = accounts._totals.at(step, restored, for_state=True)
   accounts._base = base
   return _Start(accounts, base, problems)
-
-
-def _without_zeros(
-  counts: Mapping[str, Mapping[str, int]],
-) -> dict[str, dict[str, int]]:
-  """Returns the counts by source and bucket that are not 0."""
-  return {
-    name: {bucket: count for bucket, count in by_bucket.items() if count}
-    for name, by_bucket in counts.items()
-  }

@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 
 from chomp_data.mix import mix_options
+from chomp_data.mix import mixture
 from chomp_data.plans import batches_plan
 from chomp_data.plans import batches_questions
 from chomp_data.plans import consumption
@@ -36,7 +37,9 @@ def repeats(
     Sentences; none if to compute them takes long.
   """
   rows = plan.steps.first_row(plan.steps.data_step(num_steps))
-  if plan.mix is not None and plan.mix.is_long(rows):
+  mix = plan.mix
+  # Places of batches are computed from whole epochs.
+  if isinstance(mix, mixture.MixtureSource) and mix.is_long(rows):
     return []
   lines = []
   for name, count in consumption.by_source(

@@ -9,7 +9,6 @@ of the run. If a run begins at a step whose totals are unknown, it computes
 them. It starts after the first batch, so as not to delay it.
 """
 
-import collections
 from collections.abc import Callable
 from concurrent import futures
 import functools
@@ -24,9 +23,9 @@ from absl import logging
 from chomp_data import errors
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.stores import background
+from chomp_data.storage import background
 
-_Work = TypeVar("_Work")
+_Start = TypeVar("_Start")
 
 # Rows planned together; few at first, because an answer waits for a group.
 _FIRST_ROWS, _ROWS = 64, 4_096
@@ -37,19 +36,15 @@ _STEPS_AHEAD = 256
 _FIRST_USED_S = 0.01
 
 
-class BackgroundCounter(Generic[_Work]):
-  """A thread that computes totals before a step and counts steps from it on.
-
-  Attributes:
-    begun: What `begin` returned, or None until it has returned.
-  """
+class BackgroundCounter(Generic[_Start]):
+  """A thread that computes totals before a step and counts steps from it on."""
 
   def __init__(
     self,
     plan: plan_lib.Plan,
     ledger: ledger_lib.Ledger,
     step: int,
-    begin: Callable[[plan_lib.Plan], _Work],
+    begin: Callable[[plan_lib.Plan], _Start],
     counts: bool,
   ):
     """Prepares the thread, which `reached` starts after the first batch.
@@ -61,20 +56,23 @@ class BackgroundCounter(Generic[_Work]):
       begin: Called first in the thread, with the copy of the plan.
       counts: Whether the thread also plans and counts steps.
     """
-    self.begun: _Work | None = None
     self._plan: plan_lib.Plan | None = plan
     self._ledger = ledger
     self._first = self._step = step
     self._begin = begin
     self._counts = counts
-    self._wake, self._has_begun = threading.Event(), threading.Event()
-    self._needed = threading.Event()
-    self._closed = self._ended = self._answering = False
+    self._wake, self._needed = threading.Event(), threading.Event()
+    self._closed = self._is_awaited = False
     self._thread: background.Thread | None = None
+    self._start: futures.Future[_Start] = futures.Future()
+    # Held while the copy of the plan is used.
     self._lock = threading.Lock()
-    self._asked: collections.deque[
-      tuple[futures.Future[Any], Callable[[_Work], Any]]
-    ] = collections.deque()
+
+  @property
+  def begun(self) -> _Start | None:
+    """What `begin` returned, or None until it has returned."""
+    start = self._start
+    return start.result() if start.done() and not start.exception() else None
 
   def reached(self, step: int) -> None:
     """Records the step of the run, and starts the thread."""
@@ -90,19 +88,15 @@ class BackgroundCounter(Generic[_Work]):
       self._wake.set()
 
   def close(self, wait: bool = True) -> None:
-    """Ends the thread.
-
-    Functions passed to `ask` before are still called, because checkpoints that
-    are being saved need their results. Other work is interrupted.
+    """Ends the thread; `begin` is completed if `awaited` was asked for.
 
     Args:
       wait: Whether to wait until the thread has ended, for at most 5 s. If it
         takes longer, the end of the process waits for it.
     """
-    with self._lock:
-      self._closed = True
-      thread, busy = self._thread, self._asked or self._answering
-    if thread is not None and not busy:
+    self._closed = True
+    thread = self._thread
+    if thread is not None and (self._start.done() or not self._is_awaited):
       thread.stop()
     self._needed.set()
     self._wake.set()
@@ -121,59 +115,38 @@ class BackgroundCounter(Generic[_Work]):
     """Waits until `begin` has returned, if the thread was started."""
     if self._thread is not None:
       self._needed.set()
-      self._has_begun.wait()
+      futures.wait([self._start])
 
-  def ask(self, work: Callable[[_Work], Any]) -> "futures.Future[Any] | None":
-    """Calls a function in the thread, after `begin` and between counted groups.
+  def awaited(self) -> "futures.Future[_Start] | None":
+    """Returns what `begin` will return, also if the counter is closed now.
 
-    Args:
-      work: Called in the thread with what `begin` returned.
-
-    Returns:
-      A future of what `work` returns; None if no thread is running.
+    A checkpoint that is being saved needs it. None if no thread is running.
     """
-    future: futures.Future[Any] = futures.Future()
-    with self._lock:
-      if self._thread is None or self._closed or self._ended:
-        return None
-      self._asked.append((future, work))
+    if self._thread is None or self._closed:
+      return None
+    self._is_awaited = True
     self._needed.set()
-    self._wake.set()
-    return future
+    return self._start
 
-  def _answer(
-    self, failure: Exception | None = None, is_last: bool = False
-  ) -> None:
-    """Calls the functions that `ask` has queued.
+  def call(self, work: Callable[[_Start], Any]) -> Any:
+    """Waits for `begin`, and calls a function with what it returned.
 
     Args:
-      failure: The error of `begin`, if it failed.
-      is_last: Whether `ask` accepts no function afterwards.
+      work: Called while the thread does not use its copy of the plan.
     """
-    while True:
-      with self._lock:
-        self._answering = bool(self._asked)
-        if not self._asked:
-          self._ended = is_last
-          return
-        future, work = self._asked.popleft()
-      try:
-        if self.begun is None:
-          raise failure or _interrupted()
-        future.set_result(work(self.begun))
-      except background.Stopped:
-        future.set_exception(_interrupted())
-        raise
-      except Exception as error:  # Raised where the answer is asked for.
-        future.set_exception(error)
+    start = self._start.result()
+    with self._lock:
+      return work(start)
 
   def _work(self, pickled: bytes) -> None:
-    failure = None
+    failure: Exception = errors.InputError(
+      "the process ended before what its input had consumed was counted. Resume"
+      " from an earlier checkpoint."
+    )
     try:
       self._needed.wait(_FIRST_USED_S)
       plan = pickle.loads(pickled)
-      self.begun = self._begin(plan)
-      self._has_begun.set()
+      self._start.set_result(self._begin(plan))
       if self._counts:
         self._count(plan)
     except Exception as error:  # Raised where a state is asked for.
@@ -182,26 +155,19 @@ class BackgroundCounter(Generic[_Work]):
     except background.Stopped:
       pass
     finally:
-      self._has_begun.set()
-      self._answer(failure, is_last=True)
+      if not self._start.done():
+        self._start.set_exception(failure)
 
   def _count(self, plan: plan_lib.Plan) -> None:
     step, rows = self._first, _FIRST_ROWS
     while not self._closed and step < plan.step_limit:
-      self._answer()
       if step >= self._step + _STEPS_AHEAD:
         self._wake.wait()
         self._wake.clear()
         continue
       end = min(step + _STEPS_AHEAD, plan.step_limit)
-      steps = next(ledger_lib.groups(plan, step, end, rows))
+      with self._lock:
+        steps = next(ledger_lib.groups(plan, step, end, rows))
+        self._ledger.add(steps, plan.planned(steps.start, len(steps)))
       rows = min(2 * rows, _ROWS)
-      self._ledger.add(steps, plan.planned(steps.start, len(steps)))
       step = steps.stop
-
-
-def _interrupted() -> errors.InputError:
-  return errors.InputError(
-    "the process ended before what its input had consumed was counted. Resume"
-    " from an earlier checkpoint."
-  )

@@ -18,7 +18,6 @@ from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
 from chomp_data.plans import tombstones
-from chomp_data.plans import transfer as transfer_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
@@ -113,17 +112,7 @@ class BatchesPlan(plan_lib.Plan):
   def spans(
     self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
   ) -> spans_lib.Spans:
-    """Plans consecutive steps of text without reading tokens.
-
-    Args:
-      first_step: The first step.
-      count: How many steps; their rows follow each other.
-      rows: By bucket, the rows of global batches that are planned; None is all.
-
-    Raises:
-      IndexError: If a step is not of the run.
-      TypeError: If a step holds arrays, which have no spans.
-    """
+    """Plans consecutive steps of text without reading tokens."""
     self.check_steps(first_step, count)
     parts = []
     for step in range(first_step, first_step + count):
@@ -143,18 +132,7 @@ class BatchesPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for one step.
-
-    Args:
-      first_step: The step.
-      count: Must be 1, because steps differ in shape.
-      rows: By bucket, the rows of global batches that are planned; None is all.
-      stride: Not used.
-
-    Raises:
-      IndexError: If the step is not of the run.
-      ValueError: If `count` is not 1.
-    """
+    """Returns what `read` needs for one step: steps differ in their shapes."""
     del stride
     if count != 1:
       raise ValueError(
@@ -187,10 +165,7 @@ class BatchesPlan(plan_lib.Plan):
     return plan_lib.Planned(spans, bucket, dataset, samples)
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
-    """Fetches the data of a planned step ahead of reading it.
-
-    Returns whether it helps to plan further ahead; False for arrays.
-    """
+    """Fetches the data of a planned step; of arrays nothing."""
     fetched = planned.fetched
     if fetched is None:
       return False
@@ -208,15 +183,15 @@ class BatchesPlan(plan_lib.Plan):
       planned.columns,
     )
 
-  def transfer(self, bucket: int) -> transfer_lib.Transfer | None:
+  def transfer(self, bucket: int) -> plan_lib.Transfer | None:
     """Returns the transfer format of rows of a bucket; None for arrays."""
     return self._transfers[bucket]
 
   @functools.cached_property
-  def _transfers(self) -> list[transfer_lib.Transfer | None]:
+  def _transfers(self) -> list[plan_lib.Transfer | None]:
     return [self._transfer(number) for number in range(len(self.buckets))]
 
-  def _transfer(self, bucket: int) -> transfer_lib.Transfer | None:
+  def _transfer(self, bucket: int) -> plan_lib.Transfer | None:
     if not all(dataset.rows for dataset in self._numbered):
       return None
     sources = {
@@ -227,7 +202,7 @@ class BatchesPlan(plan_lib.Plan):
     row_format = row_transfer.format_of(
       sources.values(), first.extra, first.document_slots, removes
     )
-    return transfer_lib.Transfer(row_format, sources)
+    return plan_lib.Transfer(row_format, sources)
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields (dataset name, plan of its first sample in a bucket)."""
@@ -275,7 +250,7 @@ class BatchesPlan(plan_lib.Plan):
       f" ({self._fingerprints['buckets']['kind']}), by"
       f" {self._fingerprints['mix']['unit']}",
       *summary.bucket_lines(self.datasets, self.buckets, self.schedule),
-      *summary.stage_lines(self, self.bucket_stages),
+      *summary.stage_lines(self, self.datasets, self.bucket_stages),
       *(dataset.describe() for dataset in self.datasets.values()),
     ]
 

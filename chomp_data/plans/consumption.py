@@ -6,7 +6,11 @@ A sample of a step that is skipped is consumed, but not delivered. Padding
 counts as no sample.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 import dataclasses
+
+import numpy as np
 
 from chomp_data.plans import plan as plan_lib
 
@@ -40,11 +44,7 @@ def consumed(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   Raises:
     IndexError: If the step is beyond the run.
   """
-  if not 0 <= step <= plan.step_limit:
-    raise IndexError(
-      f"step must be in 0 .. {plan.step_limit}, got {step}. Ask before"
-      " a step of the run, or at its end."
-    )
+  _check_step(plan, step)
   return plan.counts(plan.steps.data_step(step))
 
 
@@ -58,17 +58,53 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   Raises:
     IndexError: If the step is beyond the run.
   """
-  counts = consumed(plan, step)
+  _check_step(plan, step)
+
+  def counts(data_step: int) -> np.ndarray:
+    by_source = plan.counts(data_step).values()
+    return np.asarray([[*by_bucket.values()] for by_bucket in by_source])
+
+  buckets = [bucket.name for bucket in plan.buckets]
+  return {
+    name: dict(zip(buckets, by_bucket, strict=True))
+    for name, by_bucket in zip(
+      plan.source_names,
+      without_skipped(plan, step, counts).tolist(),
+      strict=True,
+    )
+  }
+
+
+def _check_step(plan: plan_lib.Plan, step: int) -> None:
+  if not 0 <= step <= plan.step_limit:
+    raise IndexError(
+      f"step must be in 0 .. {plan.step_limit}, got {step}. Ask before"
+      " a step of the run, or at its end."
+    )
+
+
+def data_steps(plan: plan_lib.Plan, step: int) -> Iterator[tuple[int, int]]:
+  """Yields (first, last + 1) of the data steps that steps before one read."""
+  skipped = plan.steps.skipped(step)
+  firsts = [0, *(last for _, last in skipped)]
+  ends = [*(first for first, _ in skipped), plan.steps.data_step(step)]
+  yield from zip(firsts, ends, strict=True)
+
+
+def without_skipped(
+  plan: plan_lib.Plan, step: int, count: Callable[[int], np.ndarray]
+) -> np.ndarray:
+  """Returns what the steps before one hold, without that of skipped ones.
+
+  Args:
+    plan: The run.
+    step: The step.
+    count: Returns counts before a data step.
+  """
+  total = count(plan.steps.data_step(step))
   for first, last in plan.steps.skipped(step):
-    low, high = plan.counts(first), plan.counts(last)
-    counts = {
-      name: {
-        bucket: count - (high[name][bucket] - low[name][bucket])
-        for bucket, count in by_bucket.items()
-      }
-      for name, by_bucket in counts.items()
-    }
-  return counts
+    total = total - (count(last) - count(first))
+  return total
 
 
 def positions(plan: plan_lib.Plan, step: int) -> dict[str, Position]:

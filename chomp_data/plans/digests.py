@@ -9,6 +9,10 @@ them, and a change of any one number that is hashed changes it.
 
     digest of a step    h(step, row, span) + h(step, row, span) + ...
     certificate         sum over steps, processes and resumed parts of a run
+
+All functions take the same rows of some steps: `steps` int64[M], the steps;
+`rows` int64[M * R], the number of each row in its step; `counts` bool[R], which
+rows of a step are added (None is all). They return one digest for each step.
 """
 
 from collections.abc import Mapping
@@ -61,13 +65,10 @@ def of_spans(
 
   Args:
     spans: The spans of all rows, sorted by step.
-    steps: int64[M], the steps.
-    rows: int64[M * R], the number of each row in its step.
     names: uint64[2, sources], `name_keys` of each source.
-    counts: bool[R], which rows of a step are added; None is all.
-
-  Returns:
-    One digest for each step.
+    steps: The steps.
+    rows: The rows.
+    counts: The rows that are added.
   """
   size = len(rows) // len(steps)
   firsts = np.searchsorted(spans.row, np.arange(len(steps) + 1) * size)
@@ -105,13 +106,10 @@ def of_samples(
 
   Args:
     samples: int64[M * R], numbers of samples; -1 is padding.
-    steps: int64[M], the steps.
-    rows: int64[M * R], the number of each row in its step.
     name: uint64[2], `name_keys` of the dataset.
-    counts: bool[R], which rows of a step are added; None is all.
-
-  Returns:
-    One digest for each step.
+    steps: The steps.
+    rows: The rows.
+    counts: The rows that are added.
   """
   size = len(rows) // len(steps)
   fields = {"step": np.repeat(steps, size), "row": rows, "sample": samples}
@@ -132,12 +130,9 @@ def of_values(
 
   Args:
     fields: Arrays of numbers by name, [M * R, ...] each.
-    steps: int64[M], the steps.
-    rows: int64[M * R], the number of each row in its step.
-    counts: bool[R], which rows of a step are added; None is all.
-
-  Returns:
-    One digest for each step.
+    steps: The steps.
+    rows: The rows.
+    counts: The rows that are added.
   """
   size = len(rows) // len(steps)
   place = _hashed({"step": np.repeat(steps, size), "row": rows})

@@ -6,7 +6,6 @@ Counts are one vector: samples by source and bucket, then tokens and trained
 tokens by source, then, with tombstones, the removed ones of both.
 """
 
-import collections
 from collections.abc import Iterator
 from collections.abc import Mapping
 import threading
@@ -19,7 +18,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import tombstones
 from chomp_data.sources import row_labels
-from chomp_data.stores import background
+from chomp_data.storage import background
 
 UNITS = ("tokens", "loss_tokens")
 
@@ -53,13 +52,14 @@ class Counter:
     Args:
       plan: The run.
     """
+    self._plan = plan
     self._with_removed = plan.gone.first_step is not None
     self._shape = (len(plan.source_names), len(plan.buckets))
     # Stores that do not train on all of their tokens.
     self._labelled: Mapping[int, stores.Store] = {
       number: rows.store
       for number, rows in enumerate(plan.sources.values())
-      if not rows.store.trains_on_all
+      if not rows.store.labels.trains_on_all
     }
 
   def sums(self, count: int, planned: plan_lib.Planned) -> np.ndarray:
@@ -118,20 +118,14 @@ class Counter:
         step_sums.shape
       )
 
-  def between(self, plan: plan_lib.Plan, first: int, last: int) -> Delivered:
-    """Plans steps first to last - 1, and returns what they deliver.
-
-    Args:
-      plan: The run.
-      first: The first step.
-      last: The step after the last one.
-    """
+  def between(self, first: int, last: int) -> Delivered:
+    """Plans steps first to last - 1, and returns what they deliver."""
     width = self._shape[0] * self._shape[1]
     width += self._shape[0] * (4 if self._with_removed else 2)
     total = np.zeros(width, np.int64)
-    for steps in groups(plan, first, last):
+    for steps in groups(self._plan, first, last):
       background.check()
-      planned = plan.planned(steps.start, len(steps))
+      planned = self._plan.planned(steps.start, len(steps))
       total += self.sums(len(steps), planned)[-1]
     return self.split(total)
 
@@ -174,11 +168,10 @@ class Ledger:
     self._steps = plan.steps
     self._counter = Counter(plan)
     self._lock = threading.Lock()
-    # (first step, int64[steps + 1, N]) of consecutive groups: running totals
-    # before each step. Only differences between them have a meaning.
-    self._groups: collections.deque[tuple[int, np.ndarray]] = (
-      collections.deque()
-    )
+    # Running totals int64[N] before consecutive steps, ascending. Only
+    # differences between them have a meaning.
+    self._before: dict[int, np.ndarray] = {}
+    self._end: int | None = None
 
   def add(self, steps: range, planned: plan_lib.Planned) -> None:
     """Counts steps that follow each other.
@@ -189,49 +182,38 @@ class Ledger:
     """
     sums = self._counter.sums(len(steps), planned)
     with self._lock:
-      last = self._groups[-1] if self._groups else (steps.start, sums[:1])
-      if _end(last) != steps.start or self._is_skip_before(steps.start):
+      if self._end != steps.start or self._is_skip_before(steps.start):
         # The reader has moved to another step.
-        self._groups.clear()
-      elif self._groups:
-        sums += last[1][-1]
-      self._groups.append((steps.start, sums))
-      while (
-        len(self._groups) > 1
-        and _end(self._groups[0]) < steps.start - _CACHED_STEPS
-      ):
-        self._groups.popleft()
+        self._before.clear()
+      else:
+        sums += self._before[steps.start]
+      self._before.update(
+        zip(range(steps.start, steps.stop + 1), sums, strict=True)
+      )
+      self._end = steps.stop
+      for step in list(self._before):
+        if step >= steps.start - _CACHED_STEPS:
+          break
+        del self._before[step]
 
   def between(self, first: int, last: int) -> Delivered | None:
     """Returns what steps first to last - 1 deliver, or None if not counted."""
     with self._lock:
-      low, high = self._before(first), self._before(last)
+      low, high = self._before.get(first), self._before.get(last)
     if low is None or high is None:
       return None
     return self._counter.split(high - low)
 
-  def covers(self, step: int) -> bool:
-    """Returns whether the counts before a step are known."""
-    with self._lock:
-      return self._before(step) is not None
-
   @property
   def end(self) -> int | None:
     """The step after the last one counted."""
-    with self._lock:
-      return _end(self._groups[-1]) if self._groups else None
+    return self._end
 
-  def _before(self, step: int) -> np.ndarray | None:
-    for first, sums in reversed(self._groups):
-      if first <= step < first + len(sums):
-        return sums[step - first]
-    return None
+  def covers(self, step: int) -> bool:
+    """Returns whether the counts before a step are known."""
+    return step in self._before
 
   def _is_skip_before(self, step: int) -> bool:
     """Returns whether the data step before a step is skipped."""
     before = self._steps.data_step(step) - 1
     return before >= 0 and self._steps.run_step(before) is None
-
-
-def _end(group: tuple[int, np.ndarray]) -> int:
-  return group[0] + len(group[1]) - 1

@@ -5,41 +5,15 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import fractions
-from typing import Protocol
 
 from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
 from chomp_data.mix import mixture
 
+Weights = Mapping[str, fractions.Fraction]
 # (from_step, weights by name).
-Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
-
-
-class Mix(Protocol):
-  """The contract of a mix, as the log and checks use it.
-
-  Attributes:
-    stages: (from_step, weights of sources), the first from step 0 on.
-  """
-
-  stages: list[tuple[int, dict[str, fractions.Fraction]]]
-
-  def consumed(self, step: int) -> dict[str, mixture.Consumed]:
-    """Returns what the steps before `step` have consumed, by source."""
-    ...
-
-  def intended(self, step: int) -> dict[str, float]:
-    """Returns the share of each source that has rows left, by weight."""
-    ...
-
-  def unserved(self, num_steps: int) -> list[str]:
-    """Returns a sentence for each weight that has almost no effect in a run."""
-    ...
-
-  def is_long(self, rows: int) -> bool:
-    """Returns whether finding the sources of so many rows takes long."""
-    ...
+Stages = Sequence[tuple[int, Weights]]
 
 
 class BatchMix:
@@ -71,11 +45,7 @@ class BatchMix:
     self._path = path
 
   def consumed(self, step: int) -> dict[str, mixture.Consumed]:
-    """Returns what the steps before `step` have consumed, by source.
-
-    Args:
-      step: At most the steps of the run.
-    """
+    """Returns what the steps before `step` have consumed, by source."""
     place = self._within(self._steps.data_step(step))
     rows = self._schedule.consumed(place).sum(axis=1).tolist()
     units = self._schedule.consumed_units(place).tolist()
@@ -89,11 +59,7 @@ class BatchMix:
     }
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns the share of each source that has samples left, by weight.
-
-    Raises:
-      IndexError: If the step is not of the run.
-    """
+    """Returns the share of each source that has samples left, by weight."""
     end = self._schedule.num_steps
     end = None if end is None else self._steps.before(end)
     if step < 0 or (end is not None and step >= end):
@@ -107,22 +73,17 @@ class BatchMix:
     return mix_options.shares_at(self.stages, step, by_name)
 
   def unserved(self, num_steps: int) -> list[str]:
-    """Returns a sentence for each weight that has almost no effect in a run.
-
-    Args:
-      num_steps: Steps of the run.
-    """
+    """Returns a sentence for each weight that has almost no effect in a run."""
     steps = self._within(self._steps.data_step(num_steps))
     return mix_options.unserved_lines(
       self._path, self.stages, self._schedule.unserved(steps), steps
     )
 
-  def is_long(self, rows: int) -> bool:
-    """Returns False, because places are computed from whole epochs."""
-    del rows
-    return False
-
   def _within(self, count: int) -> int:
     """Returns `count`, or the number of data steps if that is smaller."""
     end = self._schedule.num_steps
     return count if end is None else min(count, end)
+
+
+# How the sources of a run of rows, or in buckets, share it.
+Mix = mixture.MixtureSource | BatchMix

@@ -19,10 +19,12 @@ import numpy as np
 from chomp_data.index import steps as steps_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import tombstones
-from chomp_data.plans import transfer as transfer_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
+from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
+from chomp_data.sources import row_transfer
 
 # Samples by source and bucket.
 Counts = dict[str, dict[str, int]]
@@ -64,6 +66,35 @@ class Planned:
     if self.spans is None or self.columns is None:
       return self.spans
     return self.spans.in_columns(*self.columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+  """How rows of a bucket are copied to devices.
+
+  Attributes:
+    row_format: The format, from which devices compute the fields of a batch.
+    sources: The sources of the rows, by number.
+  """
+
+  row_format: transfer_format.TransferFormat
+  sources: Mapping[int, row_reading.Readable]
+
+  def rows(
+    self, spans: spans_lib.Spans, columns: tuple[int, int] | None
+  ) -> np.ndarray:
+    """Reads planned rows in the format, uint16[R, words].
+
+    Args:
+      spans: The plan of the rows.
+      columns: (first, last + 1) of the columns whose tokens are read; None is
+        all.
+    """
+    return row_transfer.read(self.sources, spans, self.row_format, columns)
+
+  def tokens(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the tokens of rows that `rows` returned, int32[R, seq_len]."""
+    return transfer_format.tokens_of(self.row_format, rows, np)
 
 
 class Plan(abc.ABC):
@@ -186,7 +217,7 @@ class Plan(abc.ABC):
     """Reads planned steps and returns their fields, [R, ...] each."""
 
   @abc.abstractmethod
-  def transfer(self, bucket: int) -> transfer_lib.Transfer | None:
+  def transfer(self, bucket: int) -> Transfer | None:
     """Returns the format in which rows of a bucket are copied to devices.
 
     Args:

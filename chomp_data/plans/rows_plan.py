@@ -7,14 +7,12 @@ consecutive rows of it, of any source and epoch. `index/steps.py` maps steps to
 rows.
 """
 
-from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import functools
 import itertools
 from typing import Any
-from typing import Protocol
 
 import numpy as np
 
@@ -25,7 +23,6 @@ from chomp_data.phased import source_trail
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones
-from chomp_data.plans import transfer as transfer_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
@@ -33,62 +30,6 @@ from chomp_data.sources import row_transfer
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
-
-
-class RunRows(Protocol):
-  """The rows of a run: of one source in its order, or of a mix."""
-
-  @property
-  def seq_len(self) -> int:
-    """Positions of a row."""
-    ...
-
-  @property
-  def document_slots(self) -> int:
-    """Most documents a row can hold."""
-    ...
-
-  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows without reading tokens; `Spans.source` has source numbers.
-
-    Args:
-      rows: int64[R], ascending row numbers of the run.
-    """
-    ...
-
-  def read_group(self, row: int) -> tuple[int, int]:
-    """Returns (first, last + 1) of the rows that are best read together."""
-    ...
-
-  def prefetch(self, spans: spans_lib.Spans) -> bool:
-    """Fetches the data of a plan ahead of reading it.
-
-    Returns whether it helps to plan further ahead.
-    """
-    ...
-
-  def read(
-    self,
-    spans: spans_lib.Spans,
-    extra: Collection[str] = (),
-    columns: tuple[int, int] | None = None,
-  ) -> dict[str, np.ndarray]:
-    """Reads planned rows and places their tokens.
-
-    Args:
-      spans: The plan of the rows.
-      extra: Optional fields to return, of `OPTIONAL_FIELDS`.
-      columns: (first, last + 1) of the columns whose tokens are read; None is
-        all.
-
-    Returns:
-      Fields by name, [R, seq_len] each.
-    """
-    ...
-
-  def describe(self) -> str:
-    """Returns a summary for the log."""
-    ...
 
 
 class RowsPlan(plan_lib.Plan):
@@ -100,7 +41,7 @@ class RowsPlan(plan_lib.Plan):
     merge: The mix of the sources; None for a single source.
   """
 
-  rows: RunRows
+  rows: source_trail.Ordered | mixture.MixtureSource
 
   reader_name = "BatchSource"
 
@@ -110,12 +51,12 @@ class RowsPlan(plan_lib.Plan):
     steps: steps_lib.Steps,
     epochs: int | None,
     *,
-    remainder: str = "drop",
-    document_id: bool = False,
-    extra: tuple[str, ...] = (),
-    mix: mixture.MixtureSource | None = None,
-    gone: tombstones.Tombstones | None = None,
-    passes: Mapping[str, int | None] | None = None,
+    remainder: str,
+    document_id: bool,
+    extra: tuple[str, ...],
+    mix: mixture.MixtureSource | None,
+    gone: tombstones.Tombstones,
+    passes: Mapping[str, int | None],
   ):
     """Binds rows to steps.
 
@@ -135,7 +76,7 @@ class RowsPlan(plan_lib.Plan):
     else:
       self.rows = mix
     self.steps: steps_lib.Steps = steps
-    self.gone: tombstones.Tombstones = gone or tombstones.Tombstones()
+    self.gone: tombstones.Tombstones = gone
     self.mix: mix_lib.Mix | None = mix
     self.merge: mixture.MixtureSource | None = mix
     self.merges_rows: bool = mix is not None and len(ordered) > 1
@@ -159,7 +100,7 @@ class RowsPlan(plan_lib.Plan):
     self._remainder = remainder
     self._document_id = document_id
     self._extra = extra
-    self._passes = dict(passes or {})
+    self._passes = dict(passes)
 
   def expect_reading(self) -> None:
     """Tells sources how many passes to expect, so that they prepare epochs."""
@@ -178,9 +119,13 @@ class RowsPlan(plan_lib.Plan):
   @property
   def num_steps(self) -> int | None:
     """Steps of the whole run; None if it has no end."""
-    if self.num_rows is None:
-      return None
-    return self.steps.before(self.data_steps_of(self.num_rows))
+    end = self.num_data_steps
+    return None if end is None else self.steps.before(end)
+
+  @property
+  def num_data_steps(self) -> int | None:
+    """Data steps of the whole run; None if it has no end."""
+    return None if self.num_rows is None else self.data_steps_of(self.num_rows)
 
   def data_steps_of(self, num_rows: int) -> int:
     """Returns the data steps that so many rows fill, with 'pad' in part too."""
@@ -197,9 +142,9 @@ class RowsPlan(plan_lib.Plan):
   def at(self, step: int) -> tuple[int | None, int]:
     """Returns (None, number of the bucket), as rows are of any source."""
     self.check_steps(step)
-    return None, self._number_of(self.steps.data_step(step))
+    return None, self.bucket_of(self.steps.data_step(step))
 
-  def _number_of(self, data_step: int) -> int:
+  def bucket_of(self, data_step: int) -> int:
     """Returns the bucket of a data step."""
     return self._numbers[self.steps.size(data_step)]
 
@@ -209,16 +154,7 @@ class RowsPlan(plan_lib.Plan):
     count: int = 1,
     rows: plan_lib.Rows | None = None,
   ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading tokens.
-
-    Args:
-      first_step: The first step.
-      count: How many steps; their rows follow each other.
-      rows: By bucket, the rows of global batches that are planned; None is all.
-
-    Raises:
-      IndexError: If a step is not of the run.
-    """
+    """Plans consecutive steps without reading tokens."""
     return self._spans(range(first_step, first_step + count), rows)
 
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
@@ -253,17 +189,7 @@ class RowsPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for steps of one size.
-
-    Args:
-      first_step: The first step.
-      count: How many steps.
-      rows: By bucket, the rows of global batches that are planned; None is all.
-      stride: The distance between steps.
-
-    Raises:
-      IndexError: If a step is not of the run.
-    """
+    """Returns what `read` needs for steps of one size."""
     steps = range(first_step, first_step + count * stride, stride)
     return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
 
@@ -300,10 +226,7 @@ class RowsPlan(plan_lib.Plan):
     return first, last
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
-    """Fetches the data of planned steps ahead of reading them.
-
-    Returns whether it helps to plan further ahead.
-    """
+    """Fetches the data of planned steps ahead of reading them."""
     fetched = planned.fetched
     assert fetched is not None
     return self.rows.prefetch(fetched)
@@ -319,18 +242,16 @@ class RowsPlan(plan_lib.Plan):
     return batch
 
   @functools.cached_property
-  def _transfer(self) -> transfer_lib.Transfer:
+  def _transfer(self) -> plan_lib.Transfer:
     row_format = row_transfer.format_of(
       self.ordered.values(),
       self._extra,
       self.rows.document_slots if self._document_id else 0,
       self.gone.first_step is not None,
     )
-    return transfer_lib.Transfer(
-      row_format, dict(enumerate(self.ordered.values()))
-    )
+    return plan_lib.Transfer(row_format, dict(enumerate(self.ordered.values())))
 
-  def transfer(self, bucket: int) -> transfer_lib.Transfer:
+  def transfer(self, bucket: int) -> plan_lib.Transfer:
     """Returns the transfer format of rows, the same for all batch sizes."""
     del bucket
     return self._transfer
@@ -345,15 +266,15 @@ class RowsPlan(plan_lib.Plan):
     """Returns rows by source and bucket before a data step, no padding."""
     counts = {n: {b.name: 0 for b in self.buckets} for n in self.ordered}
     rows_at_first = dict.fromkeys(self.ordered, 0)
-    for first, last in self._stretches(data_step):
+    for first, last in self.stretches(data_step):
       rows_at_last = self.rows_before(last)
-      name = self.buckets[self._number_of(first)].name
+      name = self.buckets[self.bucket_of(first)].name
       for source, by_bucket in counts.items():
         by_bucket[name] += rows_at_last[source] - rows_at_first[source]
       rows_at_first = rows_at_last
     return counts
 
-  def _stretches(self, count: int) -> Iterator[tuple[int, int]]:
+  def stretches(self, count: int) -> Iterator[tuple[int, int]]:
     """Yields (first, last + 1) of ranges of data steps that have one size."""
     changes = [at for at, _ in self.steps.sizes[1:] if at < count]
     return itertools.pairwise([0, *changes, count])

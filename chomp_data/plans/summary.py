@@ -5,35 +5,20 @@
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import fractions
-from typing import Protocol
 
 from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.bucket import schedule as schedule_lib
-from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
+from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 
-Weights = Mapping[str, fractions.Fraction]
-Stages = Sequence[tuple[int, Weights]]
-
-
-class Batches(Protocol):
-  """The attributes and methods of a plan that these lines need."""
-
-  datasets: dict[str, dataset_lib.Dataset]
-  buckets: tuple[buckets_lib.Bucket, ...]
-  steps: steps_lib.Steps
-
-  @property
-  def num_steps(self) -> int | None: ...
-
-  def counts(self, data_step: int) -> plan_lib.Counts: ...
+# The datasets of a run by name.
+Datasets = Mapping[str, dataset_lib.Dataset]
 
 
 def bucket_lines(
-  datasets: Mapping[str, dataset_lib.Dataset],
+  datasets: Datasets,
   buckets: Sequence[buckets_lib.Bucket],
   schedule: schedule_lib.BucketSchedule,
 ) -> list[str]:
@@ -65,18 +50,21 @@ def bucket_lines(
   return lines
 
 
-def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
+def stage_lines(
+  plan: plan_lib.Plan, datasets: Datasets, stages: mix_lib.Stages | None
+) -> list[str]:
   """Returns a line for each stage of a curriculum, with passes over buckets.
 
   Args:
     plan: The run.
+    datasets: Its datasets.
     stages: (from_step, weights of buckets), or None.
   """
   lines = []
   for begins, _, last, weights in _spans(plan, stages):
     text = f"  {stage_text(plan, begins, weights)}"
     if last is not None:
-      passes = bucket_passes(plan, last)
+      passes = bucket_passes(plan, datasets, last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in by_bucket.items())
         for name, by_bucket in passes.items()
@@ -86,7 +74,9 @@ def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
   return lines
 
 
-def stage_text(plan: Batches, first: int, weights: Weights) -> str:
+def stage_text(
+  plan: plan_lib.Plan, first: int, weights: mix_lib.Weights
+) -> str:
   """Returns where a stage begins, and the shares of its buckets."""
   total_weight = sum(weights.values())
   shares = ", ".join(
@@ -97,34 +87,37 @@ def stage_text(plan: Batches, first: int, weights: Weights) -> str:
   return f"from step {first}: {shares}"
 
 
-def repeats(plan: Batches, stages: Stages | None) -> list[str]:
+def repeats(
+  plan: plan_lib.Plan, datasets: Datasets, stages: mix_lib.Stages | None
+) -> list[str]:
   """Returns a warning for each bucket that a stage passes very often.
 
   Args:
     plan: The run.
+    datasets: Its datasets.
     stages: As in `stage_lines`.
   """
   lines = []
   for begins, first, last, _ in _spans(plan, stages):
     if last is None:
       continue
-    before = bucket_passes(plan, first)
-    for name, by_bucket in bucket_passes(plan, last).items():
+    before = bucket_passes(plan, datasets, first)
+    for name, by_bucket in bucket_passes(plan, datasets, last).items():
       for bucket, number in by_bucket.items():
         times = number - before[name][bucket]
         if times > mix_options.MANY_PASSES:
           lines.append(
             f"the stage from step {begins} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
-            f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
+            f" {datasets[name].counts[bucket]} samples. Lower its weight,"
             " shorten the stage, or add data"
           )
   return lines
 
 
 def _spans(
-  plan: Batches, stages: Stages | None
-) -> Iterator[tuple[int, int, int | None, Weights]]:
+  plan: plan_lib.Plan, stages: mix_lib.Stages | None
+) -> Iterator[tuple[int, int, int | None, mix_lib.Weights]]:
   """Yields (from_step, first, last, weights) of each stage that a run reaches.
 
   `from_step` is a data step. The steps first to last - 1 read the stage; last
@@ -143,18 +136,21 @@ def _spans(
       yield at, first, last, weights
 
 
-def bucket_passes(plan: Batches, step: int) -> dict[str, dict[str, float]]:
+def bucket_passes(
+  plan: plan_lib.Plan, datasets: Datasets, step: int
+) -> dict[str, dict[str, float]]:
   """Returns how often each bucket of each dataset was passed before a step.
 
   Args:
     plan: The run.
+    datasets: Its datasets.
     step: At most the number of steps of the run.
   """
   return {
     name: {
-      bucket: count / plan.datasets[name].counts[bucket]
+      bucket: count / datasets[name].counts[bucket]
       for bucket, count in by_bucket.items()
-      if plan.datasets[name].counts.get(bucket)
+      if datasets[name].counts.get(bucket)
     }
     for name, by_bucket in plan.counts(plan.steps.data_step(step)).items()
   }

@@ -35,6 +35,10 @@ _MAX_ERROR_LINES = 20
 # By source, int64[N, 3]: document, start and length, ascending.
 _SpansBySource = dict[str, np.ndarray]
 
+# By source number, the tokens that are removed from a data step on, with those
+# of all levels before, and int64[N], the documents that are removed as a whole.
+_Level = dict[int, tuple[gone_lib.Gone, np.ndarray]]
+
 
 class Tombstones:
   """Which tokens are removed at each data step of a run."""
@@ -56,11 +60,7 @@ class Tombstones:
       ConfigError: If a file or a line of it is wrong.
     """
     self._steps: list[int] = [at for at, _ in files]
-    # The tokens that are removed from each step of `_steps` on, by source
-    # number. Each level includes those of all levels before it.
-    self._removed_by_level: list[dict[int, gone_lib.Gone]] = []
-    # Documents that are removed as a whole, by level and source number.
-    self._removed_documents: list[dict[int, np.ndarray]] = []
+    self._levels: list[_Level] = []
     self._digests: dict[str, str] = {}
     self._lines: list[str] = []
     by_name = by_name or {}
@@ -78,14 +78,8 @@ class Tombstones:
       for name, spans in file_spans.items():
         previous = so_far.get(name, np.empty((0, 3), np.int64))
         so_far[name] = _merged(np.concatenate([previous, spans]))
-      self._removed_by_level.append(
-        {numbers[n]: _removed_ranges(v, by_name[n]) for n, v in so_far.items()}
-      )
-      self._removed_documents.append(
-        {
-          numbers[n]: _removed_documents(v, by_name[n])
-          for n, v in so_far.items()
-        }
+      self._levels.append(
+        {numbers[n]: _removed(v, by_name[n]) for n, v in so_far.items()}
       )
 
   @property
@@ -105,15 +99,13 @@ class Tombstones:
       at which all are); None if never.
     """
     first_removed = all_removed = None
-    for at, level, complete in zip(
-      self._steps, self._removed_by_level, self._removed_documents, strict=True
-    ):
-      removed = level.get(source)
-      if removed is None:
+    for at, level in zip(self._steps, self._levels, strict=True):
+      if source not in level:
         continue
-      is_removed = bool(np.isin(document, complete[source]))
+      ranges, documents = level[source]
+      is_removed = bool(np.isin(document, documents))
       if first_removed is None and (
-        is_removed or np.isin(document, removed.document)
+        is_removed or np.isin(document, ranges.document)
       ):
         first_removed = at
       if all_removed is None and is_removed:
@@ -152,8 +144,9 @@ class Tombstones:
     for low, high in itertools.pairwise(edges):
       part = spans if high - low == len(level) else spans.rows(low, high)
       if level[low]:
+        removed = self._levels[int(level[low]) - 1]
         part = gone_lib.without(
-          part, self._removed_by_level[int(level[low]) - 1]
+          part, {number: ranges for number, (ranges, _) in removed.items()}
         )
       parts.append(part)
     return parts[0] if len(parts) == 1 else spans_lib.concatenated(parts)
@@ -280,34 +273,26 @@ def _resolved(
   located: list[tuple[int, _Entry]] = []
   count = store.num_documents
   for entry in entries:
+    near = ""
     if isinstance(entry.document, int):
       numbers = [entry.document] if 0 <= entry.document < count else []
     else:
       numbers = by_id[entry.document]
+      near = "" if numbers else store.opened.ids.closest(entry.document)
     if len(numbers) == 1:
       located.append((numbers[0], entry))
-    elif numbers:
-      wrong.append(
-        (
-          entry.line,
-          f"`document` must name one document, got {entry.document!r}, the id"
-          f" of {len(numbers)} in {entry.source!r}: {numbers[:5]}. Name them by"
-          " number.",
-        )
+      continue
+    text = (
+      f"`document` must be of the {count} documents of {entry.source!r}, got"
+      f" {entry.document!r}.{near}"
+    )
+    if numbers:
+      text = (
+        f"`document` must name one document, got {entry.document!r}, the id of"
+        f" {len(numbers)} in {entry.source!r}: {numbers[:5]}. Name them by"
+        " number."
       )
-    else:
-      wrong.append(
-        (
-          entry.line,
-          f"`document` must be of the {count} documents of {entry.source!r},"
-          f" got {entry.document!r}."
-          + (
-            ""
-            if isinstance(entry.document, int)
-            else store.closest_id(entry.document)
-          ),
-        )
-      )
+    wrong.append((entry.line, text))
   lengths = store.bounds(np.asarray([n for n, _ in located], np.int64))[1]
   spans: list[tuple[int, int, int, int]] = []
   for (number, entry), num_tokens in zip(
@@ -315,14 +300,11 @@ def _resolved(
   ):
     length = num_tokens - entry.start if entry.length is None else entry.length
     if entry.start + length > num_tokens or (length < 1 and entry.start):
-      wrong.append(
-        (
-          entry.line,
-          f"`start` and `length` must lie in the {num_tokens} tokens of"
-          f" document {entry.document!r}, got {entry.start} and"
-          f" {entry.length}.",
-        )
+      text = (
+        f"`start` and `length` must lie in the {num_tokens} tokens of document"
+        f" {entry.document!r}, got {entry.start} and {entry.length}."
       )
+      wrong.append((entry.line, text))
     else:
       spans.append((number, entry.start, length, entry.line))
   spans.sort()
@@ -360,21 +342,21 @@ def _merged(spans: np.ndarray) -> np.ndarray:
   return np.stack([document[first], start[first], end - start[first]], axis=1)
 
 
-def _removed_ranges(spans: np.ndarray, store: stores.Store) -> gone_lib.Gone:
-  document, start, length = _merged(spans).T
+def _removed(
+  spans: np.ndarray, store: stores.Store
+) -> tuple[gone_lib.Gone, np.ndarray]:
+  """Returns the removed tokens, and the documents that are removed entirely."""
+  document, start, length = spans.T
   has_tokens = length > 0
-  first_position = store.bounds(document)[0] + start
-  return gone_lib.Gone(
+  first_position, num_tokens = store.bounds(document)
+  first_position = first_position + start
+  ranges = gone_lib.Gone(
     document[has_tokens],
     first_position[has_tokens],
     (first_position + length)[has_tokens],
     document[~has_tokens],
   )
-
-
-def _removed_documents(spans: np.ndarray, store: stores.Store) -> np.ndarray:
-  document, start, length = spans.T
-  return document[(start == 0) & (length == store.bounds(document)[1])]
+  return ranges, document[(start == 0) & (length == num_tokens)]
 
 
 def _digest(spans_by_source: _SpansBySource) -> str:

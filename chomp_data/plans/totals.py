@@ -7,6 +7,7 @@ which they are known, plus what the steps since then deliver: whichever plans
 fewer rows. What tombstones remove is counted from the first of them on.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -20,10 +21,8 @@ from chomp_data.plans import consumption
 from chomp_data.plans import ledger
 from chomp_data.plans import plan as plan_lib
 
-# By source, then by unit; None is unknown.
-Units = Mapping[str, Mapping[str, int | None]]
-
-NOTHING: dict[str, int] = dict.fromkeys(ledger.UNITS, 0)
+# A number of units that is not known.
+UNKNOWN = -1
 
 # To plan more rows takes minutes, and no state waits for it.
 _MAX_STATE_ROWS = 2**26
@@ -36,28 +35,24 @@ class Totals:
   Attributes:
     step: The step.
     positions: Where each source is.
-    histogram: Samples that were delivered, by source and bucket; empty where
-      states do not hold them.
-    units: Tokens and trained tokens that were delivered; empty for arrays.
-    removed: Those that tombstones removed; empty where there are none yet.
-    has_accounts: Whether `units` were counted: older states hold none.
+    histogram: int64[num_sources, num_buckets], samples that were delivered;
+      counted only in runs whose states hold them.
+    units: int64[num_sources, 2], tokens and trained tokens that were delivered,
+      or `UNKNOWN`; None for arrays.
+    removed: int64[num_sources, 2], those that tombstones removed; None where
+      there are none yet.
   """
 
   step: int
   positions: Mapping[str, consumption.Position]
-  histogram: Mapping[str, Mapping[str, int]]
-  units: Units
-  removed: Mapping[str, Mapping[str, int]]
-  has_accounts: bool = True
+  histogram: np.ndarray
+  units: np.ndarray | None = None
+  removed: np.ndarray | None = None
 
   @property
   def is_complete(self) -> bool:
     """Whether no number of units is unknown."""
-    return not any(
-      count is None
-      for counts in self.units.values()
-      for count in counts.values()
-    )
+    return self.units is None or bool((self.units != UNKNOWN).all())
 
 
 class PlanTotals:
@@ -78,6 +73,14 @@ class PlanTotals:
     """Whether samples hold tokens, and are no arrays."""
     return self._sums is not None
 
+  def histogram(self, step: int) -> np.ndarray:
+    """Returns `Totals.histogram` before a step."""
+    plan = self._plan
+    if not plan.by_bucket:
+      return np.zeros((len(plan.source_names), len(plan.buckets)), np.int64)
+    delivered = consumption.delivered(plan, step)
+    return np.asarray([[*counts.values()] for counts in delivered.values()])
+
   def at(
     self,
     step: int,
@@ -91,49 +94,45 @@ class PlanTotals:
       step: At most the number of steps of the run.
       base: Totals at a step that is not after it, or None.
       units: The units that are computed.
-      for_state: Whether units that take minutes are left out, as None.
+      for_state: Whether units that take minutes are left out, as `UNKNOWN`.
 
     Raises:
       IndexError: If the step is beyond the run.
     """
     positions = consumption.positions(self._plan, step)
-    histogram = {}
-    if self._plan.by_bucket:
-      histogram = consumption.delivered(self._plan, step)
+    histogram = self.histogram(step)
     if self._sums is None:
-      return Totals(step, positions, histogram, {}, {})
+      return Totals(step, positions, histogram)
+    counts = np.full((len(positions), len(ledger.UNITS)), UNKNOWN, np.int64)
+    known, rows_since, begin = counts.copy(), 0, 0
     if base is not None and base.step > step:
       base = None
-    since = functools.cache(
-      lambda: self._counter.between(self._plan, base.step if base else 0, step)
-    )
-    removed = self._removed(step, base, since)
-    rows_since = 0
-    if base is not None:
+    if base is not None and base.units is not None:
+      known, begin = base.units, base.step
       rows_since = sum(
         position.delivered - base.positions[name].delivered
         for name, position in positions.items()
       )
+    since = functools.cache(lambda: self._counter.between(begin, step))
+    removed = self._removed(step, base, since)
     data_step = self._plan.steps.data_step(step)
-    counts: dict[str, dict[str, int | None]] = {name: {} for name in positions}
     for number, (name, position) in enumerate(positions.items()):
       for column, unit in enumerate(ledger.UNITS):
         if unit not in units:
           continue
+        cell = number, column
+        is_known = known[cell] != UNKNOWN
         rows = self._sums.rows_to_plan(name, data_step, unit)
-        base_count = None if base is None else base.units[name][unit]
-        if base is not None and rows and base_count is None:
-          counts[name][unit] = None
+        if base is not None and rows and not is_known:
           continue
-        is_nearer = base_count is not None and rows_since < rows
+        is_nearer = is_known and rows_since < rows
         if for_state and (rows_since if is_nearer else rows) > _MAX_STATE_ROWS:
           _log_unknown(name, unit, position.consumed)
-          counts[name][unit] = None
-        elif base_count is not None and is_nearer:
-          counts[name][unit] = base_count + int(since().units[number, column])
+        elif is_nearer:
+          counts[cell] = known[cell] + since().units[cell]
         else:
-          total = self._delivered(name, step, unit)
-          counts[name][unit] = total - removed.get(name, NOTHING)[unit]
+          counts[cell] = self._delivered(name, step, unit)
+          counts[cell] -= 0 if removed is None else removed[cell]
     return Totals(step, positions, histogram, counts, removed)
 
   def after(
@@ -146,106 +145,101 @@ class PlanTotals:
       step: The step after them.
       delivered: What they deliver.
     """
-    names = self._plan.source_names
-    buckets = [bucket.name for bucket in self._plan.buckets]
-    added = dict(zip(names, delivered.samples.tolist(), strict=True))
-    units, removed = (
-      _by_unit(names, counts) for counts in (delivered.units, delivered.removed)
-    )
-    if not base.units or not consumption.is_removed_before(self._plan, step):
-      removed = {}
+    samples = delivered.samples.sum(axis=1).tolist()
+    units, removed = base.units, base.removed
+    if units is not None:
+      units = np.where(units == UNKNOWN, UNKNOWN, units + delivered.units)
+      if consumption.is_removed_before(self._plan, step):
+        removed = delivered.removed + (0 if removed is None else removed)
     return Totals(
       step,
       {
-        name: dataclasses.replace(
-          position, consumed=position.consumed + sum(added[name])
+        name: dataclasses.replace(position, consumed=position.consumed + count)
+        for (name, position), count in zip(
+          base.positions.items(), samples, strict=True
         )
-        for name, position in base.positions.items()
       },
-      {
-        name: {
-          bucket: by_bucket[bucket] + count
-          for bucket, count in zip(buckets, added[name], strict=True)
-        }
-        for name, by_bucket in base.histogram.items()
-      },
-      {
-        name: {
-          unit: None if count is None else count + units[name][unit]
-          for unit, count in by_unit.items()
-        }
-        for name, by_unit in base.units.items()
-      },
-      _sum(base.removed, removed),
+      base.histogram + delivered.samples,
+      units,
+      removed,
     )
 
-  def consumed_tokens(self, totals: Totals, name: str) -> int | None:
-    """Returns the tokens of all samples that a source has consumed.
+  def consumed_tokens(self, totals: Totals) -> list[int | None]:
+    """Returns the tokens of all samples that each source has consumed.
 
-    Those of skipped steps and of removed documents are among them.
-
-    Args:
-      totals: Of a step.
-      name: The name of the source.
+    Those of skipped steps and of removed documents are among them. None where
+    they are unknown, or samples are arrays.
     """
-    if self._sums is None:
-      return None
-    tokens = totals.units[name]["tokens"]
-    if tokens is None:
-      return None
-    tokens += totals.removed.get(name, NOTHING)["tokens"]
-    for first, last in self._plan.steps.skipped(totals.step):
-      tokens += self._sums.between(name, first, last, "tokens")
-    return tokens
+    if self._sums is None or totals.units is None:
+      return [None] * len(totals.positions)
+    tokens = totals.units[:, 0]
+    removed = 0 if totals.removed is None else totals.removed[:, 0]
+    return [
+      None
+      if count == UNKNOWN
+      else total + self._skipped(name, totals.step, "tokens")
+      for name, count, total in zip(
+        totals.positions,
+        tokens.tolist(),
+        (tokens + removed).tolist(),
+        strict=True,
+      )
+    ]
 
   def differences(self, totals: Totals) -> list[str]:
     """Returns a line for each count of tokens that the plan does not have.
 
-    Only tokens that are known without planning rows are compared, and none of
-    a state that holds no accounts.
+    Only tokens that are known without planning rows are compared.
 
     Args:
       totals: Those that a state holds.
     """
     lines: list[str] = []
-    if not totals.has_accounts:
-      return lines
     data_step = self._plan.steps.data_step(totals.step)
-    for name, counts in totals.units.items():
-      if self._sums is None or self._sums.rows_to_plan(
+    if self._sums is None or totals.units is None:
+      return lines
+    tokens, removed = totals.units[:, 0], totals.removed
+    for number, name in enumerate(totals.positions):
+      if tokens[number] == UNKNOWN or self._sums.rows_to_plan(
         name, data_step, "tokens"
       ):
         continue
       planned = self._delivered(name, totals.step, "tokens")
-      planned -= totals.removed.get(name, NOTHING)["tokens"]
-      if counts["tokens"] != planned:
+      planned -= 0 if removed is None else int(removed[number, 0])
+      if tokens[number] != planned:
         lines.append(
-          f"accounts.{name}.tokens: state has {counts['tokens']}, plan"
-          f" {planned}"
+          f"accounts.{name}.tokens: state has {tokens[number]}, plan {planned}"
         )
     return lines
 
   def _delivered(self, name: str, step: int, unit: str) -> int:
     """Returns the units that were delivered, with those that are removed."""
     assert self._sums is not None
-    steps = self._plan.steps
-    return self._sums.before(name, steps.data_step(step), unit) - sum(
+    data_step = self._plan.steps.data_step(step)
+    before = self._sums.before(name, data_step, unit)
+    return before - self._skipped(name, step, unit)
+
+  def _skipped(self, name: str, step: int, unit: str) -> int:
+    """Returns the units of a source in skipped steps before a step."""
+    assert self._sums is not None
+    return sum(
       self._sums.between(name, first, last, unit)
-      for first, last in steps.skipped(step)
+      for first, last in self._plan.steps.skipped(step)
     )
 
   def _removed(
-    self, step: int, base: Totals | None, since
-  ) -> Mapping[str, Mapping[str, int]]:
-    """Returns what is removed before a step; empty where nothing may be."""
+    self,
+    step: int,
+    base: Totals | None,
+    since: Callable[[], ledger.Delivered],
+  ) -> np.ndarray | None:
+    """Returns what is removed before a step; None where nothing may be."""
     if not consumption.is_removed_before(self._plan, step):
-      return {}
-    names = self._plan.source_names
+      return None
     first = self._plan.steps.before(self._plan.gone.first_step or 0)
     if base is not None and base.step >= first:
-      return _sum(base.removed, _by_unit(names, since().removed))
-    delivered = self._counter.between(self._plan, first, step)
-    return _by_unit(names, delivered.removed)
+      return since().removed + (0 if base.removed is None else base.removed)
+    return self._counter.between(first, step).removed
 
 
 def _log_unknown(name: str, unit: str, row: int) -> None:
@@ -258,26 +252,3 @@ def _log_unknown(name: str, unit: str, row: int) -> None:
     unit,
     row,
   )
-
-
-def _by_unit(
-  names: Sequence[str], units: np.ndarray
-) -> dict[str, dict[str, int]]:
-  """Returns int64[num_sources, num_units] by name and unit."""
-  return {
-    name: dict(zip(ledger.UNITS, counts, strict=True))
-    for name, counts in zip(names, units.tolist(), strict=True)
-  }
-
-
-def _sum(
-  one: Mapping[str, Mapping[str, int]], other: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[str, int]]:
-  """Returns sums by source and unit."""
-  return {
-    name: {
-      unit: one.get(name, NOTHING)[unit] + other.get(name, NOTHING)[unit]
-      for unit in ledger.UNITS
-    }
-    for name in {**other, **one}
-  }

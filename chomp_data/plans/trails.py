@@ -13,10 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data.bucket import batch_order
-from chomp_data.bucket import schedule as schedule_lib
-from chomp_data.index import steps as steps_lib
-from chomp_data.mix import mixture
 from chomp_data.phased import source_trail
+from chomp_data.plans import batches_plan
+from chomp_data.plans import rows_plan
 
 # (data step, row of its batch).
 Place = tuple[int, int]
@@ -45,39 +44,16 @@ class Trail(Protocol):
 class RowsTrail:
   """The trail of a document in a run of rows."""
 
-  def __init__(
-    self,
-    source: source_trail.Ordered,
-    document: int,
-    *,
-    steps: steps_lib.Steps,
-    num_rows: int | None,
-    end: int | None,
-    mix: mixture.MixtureSource | None = None,
-    name: str = "",
-  ):
-    """Stores the arguments; the search begins with the first call.
-
-    Args:
-      source: The source, in its order.
-      document: The number of the document.
-      steps: Which rows data steps have.
-      num_rows: Rows of the run; None if it has no end.
-      end: Data steps of the run; None if it has no end.
-      mix: The mix that contains the source; None for a single source.
-      name: The name of the source in the mix.
-    """
-    self._trail = source_trail.SourceTrail(source, document)
-    self._steps = steps
-    self._num_rows = num_rows
-    self._end = end
-    self._mix = mix
-    self._name = name
-    self._first = 0 if mix is None else mix.start_row(name)
+  def __init__(self, plan: rows_plan.RowsPlan, source: str, document: int):
+    """Prepares the search, which begins with the first call."""
+    self._trail = source_trail.SourceTrail(plan.ordered[source], document)
+    self._plan = plan
+    self._source = source
+    self._first = 0 if plan.merge is None else plan.merge.start_row(source)
 
   def cost(self, data_step: int) -> float:
     """Returns about how many seconds `count_before` takes."""
-    return self._trail.cost(self._steps.first_row(data_step))
+    return self._trail.cost(self._plan.steps.first_row(data_step))
 
   def count_before(self, data_step: int) -> int:
     """Returns the number of spans before a data step."""
@@ -86,10 +62,11 @@ class RowsTrail:
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on, steps ascending."""
+    end = self._plan.num_data_steps
     for rows in self._trail.next_rows(self._row_at(data_step)):
       run_rows = self._run_rows(rows)
       for step, row in self._places(run_rows):
-        if self._end is not None and step >= self._end:
+        if end is not None and step >= end:
           return
         yield step, row
       if len(run_rows) < len(rows):
@@ -105,20 +82,18 @@ class RowsTrail:
 
   def _row_at(self, data_step: int) -> int:
     """Returns the source's next row at a data step."""
-    row = self._steps.first_row(data_step)
-    if self._num_rows is not None:
-      row = min(row, self._num_rows)
-    return row if self._mix is None else self._mix.rows_before(row)[self._name]
+    return self._plan.rows_before(data_step)[self._source]
 
   def _run_rows(self, rows: np.ndarray) -> np.ndarray:
     """Returns rows of the run; fewer if the others are beyond its end."""
-    if self._mix is not None:
-      return self._mix.rows_of(self._name, rows)
-    return rows if self._num_rows is None else rows[rows < self._num_rows]
+    if self._plan.merge is not None:
+      return self._plan.merge.rows_of(self._source, rows)
+    end = self._plan.num_rows
+    return rows if end is None else rows[rows < end]
 
   def _places(self, rows: np.ndarray) -> Iterator[Place]:
-    step = self._steps.steps_of_rows(rows)
-    index = rows - self._steps.first_rows(step)
+    step = self._plan.steps.steps_of_rows(rows)
+    index = rows - self._plan.steps.first_rows(step)
     return zip(step.tolist(), index.tolist(), strict=True)
 
 
@@ -126,20 +101,12 @@ class BatchesTrail:
   """The trail of a document, or a sample, in a run in buckets."""
 
   def __init__(
-    self,
-    schedule: schedule_lib.BucketSchedule,
-    dataset: int,
-    samples: list[np.ndarray],
+    self, plan: batches_plan.BatchesPlan, source: str, document: int
   ):
-    """Stores the arguments; the search begins with the first call.
-
-    Args:
-      schedule: Which batch each data step has.
-      dataset: The number of the dataset.
-      samples: int64[N] for each bucket, the samples of the document there.
-    """
-    self._schedule = schedule
-    self._dataset = dataset
+    """Looks up the samples of the document in each bucket."""
+    self._schedule = plan.schedule
+    self._dataset = plan.source_names.index(source)
+    samples = plan.datasets[source].samples_of(document)
     self._samples = {
       i: bucket_samples
       for i, bucket_samples in enumerate(samples)

@@ -26,23 +26,22 @@ from typing import TypeVar
 
 from chomp_data import errors
 from chomp_data.prepare import progress
-from chomp_data.prepare import work_files
+from chomp_data.prepare import scratch
+from chomp_data.storage import paths
 from chomp_data.stores import json_values
-from chomp_data.stores import places
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 # Numbers of files in a pipeline: runners take graphs of some MB.
 _MOST_FILES = 10_000
-_TELL_SECONDS = 1.0
-_TELL_SECONDS_URL = 10.0  # A listing each.
+_PROGRESS_SECONDS = 5.0  # A listing each.
 _FAILED = "failed"
 
 # Errors that are for the user, by the names that they have in files.
 _ERRORS: dict[str, type[Exception]] = {
-  own.__name__: own
-  for own in (
+  kind.__name__: kind
+  for kind in (
     errors.BadInput,
     errors.PrepareError,
     errors.StoreError,
@@ -86,10 +85,10 @@ class Beam:
         flags.append(f"--direct_num_workers={workers}")
     options = pipeline_options.PipelineOptions(flags)
     known = options.get_all_options(drop_default=True)
-    given = options.get_all_options(
+    parsed = options.get_all_options(
       drop_default=True, retain_unknown_options=True
     )
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(parsed) - set(known))
     if unknown:
       raise errors.PrepareError(
         f"flags after -- must be those of Beam, got --{unknown[0]}. Correct it;"
@@ -102,7 +101,7 @@ class Beam:
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: progress.Listener = lambda done, documents: None,
+    on_progress: progress.Callback = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task; see `engines.Engine`."""
     if not tasks:
@@ -110,14 +109,14 @@ class Beam:
     import apache_beam as beam  # pyright: ignore
 
     _, result_type = _types(function)
-    root = places.join(self._directory, secrets.token_hex(8))
+    root = paths.join(self._directory, secrets.token_hex(8))
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
     try:
       for number in range(count):
         some = list(tasks[number * each : (number + 1) * each])
         _write(root, _name(number, "tasks"), some)
-      with _telling(root, tasks, each, tell):
+      with _reporting(root, tasks, each, on_progress):
         pipeline = beam.Pipeline(options=self._options)
         _ = (
           pipeline
@@ -126,7 +125,7 @@ class Beam:
           | "Call" >> beam.Map(call, function, root)
         )
         pipeline.run().wait_until_finish()
-      if work_files.exists(root, _FAILED):
+      if scratch.storage_at(root).head(_FAILED) is not None:
         raise _read_error(root)
       for number in range(count):
         name = _name(number, "results")
@@ -134,21 +133,21 @@ class Beam:
           results = _read(root, name, list[result_type])
         except FileNotFoundError:
           raise errors.PrepareError(
-            f"{places.join(root, name)} must have been written by a worker of"
+            f"{paths.join(root, name)} must have been written by a worker of"
             " Beam, got none. Give workers the same directories as this"
             " process, or put inputs and output into buckets."
           ) from None
         expected = len(tasks[number * each : (number + 1) * each])
         if len(results) != expected:
           raise errors.PrepareError(
-            f"{places.join(root, name)} must hold {expected} results, got"
+            f"{paths.join(root, name)} must hold {expected} results, got"
             f" {len(results)}. Run again."
           )
         yield from enumerate(results, number * each)
     finally:
       # What cannot be removed now is, once the store is published.
       with contextlib.suppress(OSError, errors.StoreError):
-        work_files.remove(root)
+        scratch.storage_at(root).clear()
 
   def close(self) -> None:
     """Ends nothing: a pipeline ends by itself."""
@@ -163,7 +162,8 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   # A worker is one core: the tokenizer must not start threads of its own.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
   results = _name(number, "results")
-  if work_files.exists(root, results) or work_files.exists(root, _FAILED):
+  files = scratch.storage_at(root)
+  if files.head(results) is not None or files.head(_FAILED) is not None:
     return
   try:
     task_type, _ = _types(function)
@@ -176,26 +176,25 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
 
 
 @contextlib.contextmanager
-def _telling(
+def _reporting(
   root: str,
   tasks: Sequence[Any],
   each: int,
-  tell: progress.Listener,
+  on_progress: progress.Callback,
 ) -> Iterator[None]:
-  """Tells now and then what is done, from what workers have written."""
+  """Reports now and then what is done, from what workers have written."""
   sizes = [getattr(task, "size", 0) for task in tasks]
   stop = threading.Event()
 
   def watch() -> None:
-    seconds = _TELL_SECONDS_URL if places.is_url(root) else _TELL_SECONDS
-    while not stop.wait(seconds):
+    while not stop.wait(_PROGRESS_SECONDS):
       done = 0
       with contextlib.suppress(errors.StoreError):  # The run will say so.
-        for name in work_files.names(root):
+        for name in scratch.storage_at(root).names():
           number, _, kind = name.partition(".")
           if kind == "results" and number.isdecimal():
             done += sum(sizes[int(number) * each : (int(number) + 1) * each])
-        tell(done, 0)
+        on_progress(done, 0)
 
   thread = threading.Thread(target=watch, daemon=True)
   thread.start()
@@ -219,28 +218,28 @@ def _types(function: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def _write(root: str, name: str, value: Any) -> None:
-  work_files.write(root, name, json_values.encode(value))
+  scratch.storage_at(root).put(name, json_values.encode(value))
 
 
 def _read(root: str, name: str, kind: Any) -> Any:
-  data = work_files.read(root, name)
+  data = scratch.storage_at(root).get(name)
   try:
     return json_values.parse(kind, data, name)
   except ValueError as error:
     raise errors.PrepareError(
-      f"{places.join(root, name)} must be as this run wrote it, got a file"
+      f"{paths.join(root, name)} must be as this run wrote it, got a file"
       f" where {error}. Run again; if it happens again, see who else writes"
       " there."
     ) from None
 
 
 def _write_error(root: str, error: Exception) -> None:
-  name = next(name for name, own in _ERRORS.items() if isinstance(error, own))
+  name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
   arguments = error.args
   if isinstance(error, OSError):
     # Its other arguments are in no order of their own.
     arguments = (error.errno, error.strerror, error.filename)
-  _write(root, _FAILED, [name, [_plain(own) for own in arguments]])
+  _write(root, _FAILED, [name, [_plain(argument) for argument in arguments]])
 
 
 def _plain(value: Any) -> int | str | None:
@@ -253,6 +252,6 @@ def _read_error(root: str) -> Exception:
     return _ERRORS[name](*arguments)
   except (KeyError, TypeError) as error:
     return errors.PrepareError(
-      f"{places.join(root, _FAILED)} must be an error of a worker, got"
+      f"{paths.join(root, _FAILED)} must be an error of a worker, got"
       f" {name!r} ({error!r}). Run again."
     )

@@ -26,11 +26,14 @@ import hashlib
 import itertools
 import json
 import math
+import pathlib
 import re
 from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data import schema
+from chomp_data.prepare import option_fields
 from chomp_data.prepare import templates
 from chomp_data.stores import labels
 
@@ -38,7 +41,7 @@ from chomp_data.stores import labels
 RULES_VERSION = 2
 
 ASSISTANT = "assistant"
-# Of the plain text; a template knows its own.
+# Of plain text; a template has others.
 ROLES = ("system", "developer", "user", ASSISTANT, "tool")
 SHAREGPT_ROLES = (("human", "user"), ("gpt", ASSISTANT))
 TURNS = ("all", "last", "each")
@@ -70,40 +73,76 @@ _CLOSES_PART = re.compile(
 Pieces = tuple[tuple[str, float], ...]
 
 
+def _content(path: str) -> str:
+  """Returns the text of --chat_template; a run does not depend on its path."""
+  try:
+    return pathlib.Path(path).read_text("utf-8")
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.PrepareError(
+      f"`--chat_template` must be the path of a readable file, got {path!r}:"
+      f" {error}. Correct it."
+    ) from None
+
+
+def _pairs(flag: str, text: str) -> tuple[tuple[str, str], ...]:
+  """Returns the pairs of a flag NAME=NAME,..."""
+  pairs = [tuple(pair.split("=")) for pair in text.split(",")] if text else []
+  if not all(len(pair) == 2 and all(pair) for pair in pairs):
+    raise errors.PrepareError(
+      f"`--{flag}` must be NAME=NAME, or several with commas, got {text!r}."
+      " Correct it."
+    )
+  return tuple((left, right) for left, right in pairs)
+
+
 @dataclasses.dataclass(frozen=True)
 class ChatOptions:
   """How the messages of a record become documents.
 
   Attributes:
-    template: The Jinja template; None is plain text.
-    tools_key: The key of a record's tools; '' reads none.
+    template: A file of Jinja that makes text of a chat, as chat models bring
+      one; by default messages stand below the names of their roles.
+    tools_key: The key of a record's tools, which the template gets; empty
+      reads none.
     template_kwargs: Variables of the template, a JSON object.
-    template_kwargs_key: The key of a record's variables, or None.
-    message_keys: (name, key) of what messages have under another key.
-    message_roles: (role in records, role of chats) of roles to rename.
-    turns: 'all' is one document per chat, 'last' trains only on its last
-      answer, 'each' is one document per answer.
-    parse_arguments: Whether arguments of tool calls that are JSON strings are
-      parsed.
-    allow_open_turns: Whether turns may be trained on that nothing ends.
+    template_kwargs_key: The key of a record's own variables of the template,
+      an object.
+    message_keys: Keys of messages that have other names, as
+      role=from,content=value for ShareGPT, with --messages_key=conversations.
+    message_roles: Roles to rename, as human=user,gpt=assistant, which is the
+      default with --message_keys.
+    turns: What is made of a chat: one document ('all'), one that trains on its
+      last answer only ('last'), or a document of each answer after its prompt
+      ('each').
+    parse_arguments: Parse arguments of tool calls that are JSON strings, for
+      templates that expect objects.
+    allow_open_turns: Accept answers that nothing ends which is trained on.
     tokens: Names and texts of special tokens that a template may spell, as
       ('bos_token', '<s>').
     special: The texts of all special tokens.
     version: Of these rules.
   """
 
-  template: str | None = None
-  tools_key: str = "tools"
-  template_kwargs: str = "{}"
-  template_kwargs_key: str | None = None
-  message_keys: tuple[tuple[str, str], ...] = ()
-  message_roles: tuple[tuple[str, str], ...] = ()
-  turns: str = "all"
-  parse_arguments: bool = False
-  allow_open_turns: bool = False
-  tokens: tuple[tuple[str, str], ...] = ()
-  special: tuple[str, ...] = ()
-  version: int = RULES_VERSION
+  template: str | None = option_fields.option(
+    None, flag="chat_template", parse=_content
+  )
+  tools_key: str = option_fields.option("tools")
+  template_kwargs: str = option_fields.option("{}")
+  template_kwargs_key: str | None = option_fields.option(None)
+  message_keys: tuple[tuple[str, str], ...] = option_fields.option(
+    (), parse=lambda text: _pairs("message_keys", text)
+  )
+  message_roles: tuple[tuple[str, str], ...] = option_fields.option(
+    (), parse=lambda text: _pairs("message_roles", text)
+  )
+  turns: str = option_fields.option(
+    "all", schema.choice(TURNS), fix="Choose one."
+  )
+  parse_arguments: bool = option_fields.option(False)
+  allow_open_turns: bool = option_fields.option(False)
+  tokens: tuple[tuple[str, str], ...] = option_fields.option((), flag=None)
+  special: tuple[str, ...] = option_fields.option((), flag=None)
+  version: int = option_fields.option(RULES_VERSION, flag=None)
 
   @property
   def keys(self) -> tuple[str, ...]:
@@ -212,9 +251,9 @@ def documents(
       "no messages",
     )
   weights = [_weight(message, i, where) for i, message in enumerate(chat)]
-  answers = [i for i, own in enumerate(chat) if own["role"] == ASSISTANT]
+  answers = [i for i, one in enumerate(chat) if one["role"] == ASSISTANT]
   if not answers:
-    roles = sorted({own["role"] for own in chat})
+    roles = sorted({message["role"] for message in chat})
     raise errors.BadInput(
       where,
       f"must have a message of role {ASSISTANT!r}, got only {roles}.",
@@ -232,11 +271,11 @@ def documents(
       " --tools_key=.",
       "not plain text",
     )
-  found = []
+  chats = []
   for last in answers if options.turns == "each" else answers[-1:]:
     shown, trained = chat, weights
     if options.turns != "all":
-      trained = [own * (i == last) for i, own in enumerate(weights)]
+      trained = [weight * (i == last) for i, weight in enumerate(weights)]
     if options.turns == "each":
       shown, trained = chat[: last + 1], trained[: last + 1]
     counts: dict[str, int] = {}
@@ -261,22 +300,22 @@ def documents(
         "open turn",
       )
     eos = dict(options.tokens).get("eos_token")
-    text = "".join(own for own, _ in pieces)
+    text = "".join(part for part, _ in pieces)
     if eos and text.rstrip().endswith(eos):
       counts[EOS_WRITTEN] = 1
     answer = last if options.turns == "each" else None
-    kept = tuple(piece for piece in pieces if piece[0])
-    found.append(Chat(kept, answer, counts))
-  return found
+    trained_pieces = tuple(piece for piece in pieces if piece[0])
+    chats.append(Chat(trained_pieces, answer, counts))
+  return chats
 
 
 def problems(options: ChatOptions, messages_key: str | None) -> list[str]:
   """Returns what is wrong with options."""
-  wrong = []
+  wrong: list[str] = []
   changed = {
-    "chat_template" if field.name == "template" else field.name
-    for field in dataclasses.fields(options)
-    if getattr(options, field.name) != field.default
+    flag.name
+    for flag in option_fields.flags_of(ChatOptions)
+    if getattr(options, flag.field) != flag.option.default
   }
   if changed and messages_key is None:
     wrong.append(
@@ -289,10 +328,7 @@ def problems(options: ChatOptions, messages_key: str | None) -> list[str]:
       f"`--{min(changed)}` must be given with --chat_template only. Give a"
       " template, or leave it out."
     )
-  if options.turns not in TURNS:
-    wrong.append(
-      f"`--turns` must be one of {', '.join(TURNS)}, got {options.turns!r}."
-    )
+  wrong += option_fields.problems(options)
   try:
     kwargs = json.loads(options.template_kwargs)
   except ValueError:
@@ -385,29 +421,35 @@ def _checked(
         "Correct it, or --messages_key.",
         "no messages",
       )
-    own = _cleaned(message, where, clean)
+    cleaned = _cleaned(message, where, clean)
     for name, key in options.message_keys:
-      if key in own:
-        own[name] = own.pop(key)
+      if key in cleaned:
+        cleaned[name] = cleaned.pop(key)
     # As transformers does: templates test whether a key is there.
-    own = {key: value for key, value in own.items() if value is not None}
-    role = own.get("role")
+    cleaned = {
+      key: value for key, value in cleaned.items() if value is not None
+    }
+    role = cleaned.get("role")
     if not isinstance(role, str) or not role:
       raise errors.BadInput(
         where,
         f"must have a role in each message, got {role!r} in message {i + 1},"
-        f" which has {sorted(map(str, own))}.",
+        f" which has {sorted(map(str, cleaned))}.",
         "Correct it, or name the keys, as with"
         " --message_keys=role=from,content=value.",
         "no messages",
       )
-    own["role"] = roles.get(role, role)
-    thought = [own[key] for key in _REASONING if key in own]
+    cleaned["role"] = roles.get(role, role)
+    thought = [cleaned[key] for key in _REASONING if key in cleaned]
     if thought:
-      own = {"thinking": thought[0], **own, "reasoning_content": thought[0]}
+      cleaned = {
+        "thinking": thought[0],
+        **cleaned,
+        "reasoning_content": thought[0],
+      }
     if options.parse_arguments:
-      _parse_arguments(own, i, where)
-    checked.append(own)
+      _parse_arguments(cleaned, i, where)
+    checked.append(cleaned)
   return checked
 
 
@@ -460,9 +502,9 @@ def _cleaned(
       )
     return text
   if isinstance(value, Mapping):
-    return {key: _cleaned(own, where, clean) for key, own in value.items()}
+    return {key: _cleaned(inner, where, clean) for key, inner in value.items()}
   if isinstance(value, Sequence):
-    return [_cleaned(own, where, clean) for own in value]
+    return [_cleaned(inner, where, clean) for inner in value]
   return value
 
 
@@ -480,8 +522,8 @@ def checked_weight(value: Any, what: str, where: str) -> float:
   """Returns a weight of a record; raises BadInput if it is none."""
   number = isinstance(value, int | float) and not isinstance(value, bool)
   # Of float32: some are too large there, and some are 0 that were not.
-  kept = labels.weight(value) if number else math.nan
-  if not (0 < kept < math.inf or kept == value == 0):
+  weight = labels.weight(value) if number else math.nan
+  if not (0 < weight < math.inf or weight == value == 0):
     raise errors.BadInput(
       where,
       f"must have a weight of 0 or more {what} that float32 holds, got"
@@ -489,7 +531,7 @@ def checked_weight(value: Any, what: str, where: str) -> float:
       "Correct it.",
       "no weight",
     )
-  return kept
+  return weight
 
 
 def _count_empty(
@@ -528,7 +570,7 @@ def _plain(
   counts: dict[str, int],
 ) -> list[tuple[str, float]]:
   """Returns plain text; the blank line after an answer ends it."""
-  found = []
+  pieces = []
   before = 0.0  # The weight of the message before.
   for i, (message, weight) in enumerate(zip(messages, weights, strict=True)):
     role, content = message["role"], message.get("content")
@@ -560,12 +602,12 @@ def _plain(
         "not plain text",
       )
     if i:
-      found.append(("\n\n", before))
-    found += [(f"{role}:\n", 0.0), (content, weight)]
+      pieces.append(("\n\n", before))
+    pieces += [(f"{role}:\n", 0.0), (content, weight)]
     before = weight
     if weight:
       _count_end(counts, END_OF_ROWS if message is messages[-1] else END_TEXT)
-  return found
+  return pieces
 
 
 def _marked(
@@ -593,7 +635,7 @@ def _marked(
     prompt = templates.MARKS.sub("", render.text(messages[:-1], prompt=True))
     if not "".join(parts).startswith(prompt):
       raise _not_grown(render.where, len(messages), options)
-  answers = [i for i, own in enumerate(messages) if own["role"] == ASSISTANT]
+  answers = [i for i, one in enumerate(messages) if one["role"] == ASSISTANT]
   owners = _owners(messages, answers, text, render)
   if owners is None:
     of_answers = {weights[i] for i in answers}
@@ -633,11 +675,11 @@ def _owners(
     prompts = [render.text(messages[:i], prompt=True) for i in answers]
   except errors.BadInput:
     return None
-  prompts = [templates.MARKS.sub("", own) for own in prompts]
-  if not all("".join(parts).startswith(own) for own in prompts):
+  prompts = [templates.MARKS.sub("", prompt) for prompt in prompts]
+  if not all("".join(parts).startswith(prompt) for prompt in prompts):
     return None
   # Of the last answer whose prompt is complete where the block ends.
-  number = [sum(len(own) <= end for own in prompts) for end in ends]
+  number = [sum(len(prompt) <= end for prompt in prompts) for end in ends]
   return [answers[n - 1] for n in number] if all(number) else None
 
 
@@ -655,7 +697,7 @@ def _grown(
   trained                                ^^^^^^^^^
   """
   text = render.text(messages)
-  found: list[tuple[str, float]] = []
+  pieces: list[tuple[str, float]] = []
   at = 0
   for i, (message, weight) in enumerate(zip(messages, weights, strict=True)):
     if not weight:
@@ -674,10 +716,10 @@ def _grown(
       after[len(before) :], text[len(after) :], render.ends
     )
     _count_end(counts, end)
-    found.append((text[at : len(before)], 0.0))
+    pieces.append((text[at : len(before)], 0.0))
     at = len(before) + length
-    found.append((text[len(before) : at], weight))
-  return [*found, (text[at:], 0.0)]
+    pieces.append((text[len(before) : at], weight))
+  return [*pieces, (text[at:], 0.0)]
 
 
 def _not_grown(

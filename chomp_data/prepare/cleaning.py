@@ -13,10 +13,10 @@ from chomp_data.prepare import duplicates
 from chomp_data.prepare import progress
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import base
 
-_TELL_DOCUMENTS = 1_024
+_PROGRESS_DOCUMENTS = 1_024
 
 # Calls a pure function for each task, and returns results in order.
 Call = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -48,31 +48,31 @@ def scan(task: ScanTask) -> int:
   """Hashes documents: a pure function.
 
   Returns:
-    How many have text.
+    The number of documents.
 
   Raises:
     PrepareError: If an input cannot be read.
   """
-  counted = skips.Skips() if task.on_error == "skip" else None
+  counted = rejections.Rejections() if task.on_error == "skip" else None
   return duplicates.write_hashes(
     task.directory,
     task.group,
-    lambda: _told(
+    lambda: _with_progress(
       readers.documents_of(task.group, task.read, counted), task.size
     ),
   )
 
 
-def _told(
+def _with_progress(
   documents: Iterable[records.Document], size: int
 ) -> Iterator[records.Document]:
-  """Yields documents, and tells how many bytes are done now and then."""
+  """Yields documents, and reports the bytes that are done now and then."""
   done = 0
   for number, document in enumerate(documents):
     yield document
     done += len(document.text)
-    if number % _TELL_DOCUMENTS == 0:
-      progress.reach(min(done, size), number + 1)
+    if number % _PROGRESS_DOCUMENTS == 0:
+      progress.report(min(done, size), number + 1)
 
 
 def without_duplicates(
@@ -95,8 +95,5 @@ def without_duplicates(
   tasks = [
     ScanTask(tuple(group), read, on_error, directory) for group in groups
   ]
-  total = sum(call(scan, tasks))
-  compared = duplicates.compare_tasks(directory, groups, total)
-  for _ in call(duplicates.compare, compared):
-    pass
+  duplicates.compare(directory, groups, list(call(scan, tasks)))
   return dataclasses.replace(read, duplicates=directory)

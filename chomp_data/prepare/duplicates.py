@@ -2,53 +2,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents are exact duplicates, found before any is tokenized.
 
-Two rounds of pure functions, on any engine: `scan` hashes the documents of a
-group of pieces, `compare` takes all hashes that begin alike and says which
-documents to leave out: all but the first, in the order of inputs, of those of
-the same text of which the same is trained on. A group's documents are counted
-from 0 as they are read.
+`write_hashes` hashes the documents of a group of pieces, on any engine.
+`compare`, in the process that coordinates the run, reads the hashes of all
+groups and notes for each which documents to leave out: all but the first, in
+the order of inputs, of those of the same text of which the same is trained on.
 
-    GROUP.hashes   int64[256] how many begin with each byte, 16 bytes of each in
-                   that order, uint32 of each its document, crc32c of all before
-    drops-B.npz    of the groups that lose documents their keys, sorted, where
-                   each begins, and the documents
+    GROUP.hashes   16 bytes per document, in order; zeros if it has no text
+    GROUP.drops    uint32 numbers of documents that are left out, from 0
 
-All of it lies in a directory that is named by what decides it.
+Both are in a directory that is named by what decides them. A group costs five
+requests. `compare` sorts hashes in buckets that are spilled to temporary files:
+it takes a byte of memory and 24 bytes of disk per document, and some 300 MB.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent import futures
+import contextlib
 import dataclasses
-import functools
 import hashlib
-import io
 import json
+import tempfile
 from typing import Any
-import zipfile
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import records
-from chomp_data.prepare import work_files
+from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
-from chomp_data.stores import checksums
-from chomp_data.stores import places
+from chomp_data.storage import paths
 
 DUPLICATES = ("keep", "drop")
 REASON = "duplicate"
 
-_DROPS = "drops-"
-_DROPS_ARRAYS = ("keys", "begins", "ends", "numbers")
 _HASH_BYTES = 16
-_BUCKETS = 256
-# Hashes that are compared at once: some 300 MB of memory.
+# Hashes that are sorted at once, and the most buckets: each is an open file.
 _BUCKET_HASHES = 1 << 22
-_HEAD_BYTES = 8 * _BUCKETS
+_MOST_BUCKETS = 256
+# Bytes of all buckets together that are kept in memory.
+_SPILL_BYTES = 1 << 27
+# Requests at once.
+_TOGETHER = 32
 
+_ROW = np.dtype([("hash", "<u8", 2), ("document", "<i8")])
 _Group = tuple[base.InputPiece, ...]
-_Documents = Callable[[], Iterable[records.Document]]
 
 
 def group_key(group: Sequence[base.InputPiece]) -> str:
@@ -72,223 +72,141 @@ def directory_of(
   )
   for group in groups:
     digest.update(group_key(group).encode())
-  return places.join(parent, f"duplicates-{digest.hexdigest()[:32]}")
+  return paths.join(parent, f"duplicates-{digest.hexdigest()[:32]}")
 
 
-def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
+def write_hashes(
+  directory: str,
+  group: _Group,
+  documents: Callable[[], Iterable[records.Document]],
+) -> int:
   """Writes the hashes of a group's documents, unless they are there.
 
   Args:
-    directory: Where.
-    group: Its pieces.
+    directory: The directory or URL of hashes.
+    group: The pieces.
     documents: Reads them.
 
   Returns:
-    How many have text.
+    The number of documents.
   """
   name = f"{group_key(group)}.hashes"
-  count = _complete(directory, name)
-  if count is not None:
-    return count
-  hashes, numbers = bytearray(), []
-  for number, document in enumerate(documents()):
-    if document.text:  # Others are left out for that.
-      hashes += _hash(document)
-      numbers.append(number)
-  rows = np.frombuffer(bytes(hashes), np.uint8).reshape(-1, _HASH_BYTES)
-  order = np.argsort(rows[:, 0], kind="stable")
-  counts = np.bincount(rows[:, 0], minlength=_BUCKETS).astype("<i8")
-  data = b"".join(
-    (
-      counts.tobytes(),
-      rows[order].tobytes(),
-      np.asarray(numbers, "<u4")[order].tobytes(),
-    )
-  )
-  crc = np.asarray([checksums.crc32c(data)], "<u4")
-  work_files.write(directory, name, data + crc.tobytes())
-  return len(numbers)
+  try:
+    hashes = scratch.read_summed(directory, name)
+  except (OSError, ValueError):
+    hashes = b"".join(map(_hash, documents()))
+    scratch.write_summed(directory, name, hashes)
+  return len(hashes) // _HASH_BYTES
 
 
 def _hash(document: records.Document) -> bytes:
   """Returns the hash of a text, and of where it is trained on."""
   text = document.text
+  if not text:
+    return bytes(_HASH_BYTES)  # Left out for that.
   digest = hashlib.blake2b(
     text.encode() if isinstance(text, str) else text,
     digest_size=_HASH_BYTES,
     person=b"pieces" if document.pieces else b"",
   )
   if document.pieces:
-    own = [(len(piece), weight) for piece, weight in document.pieces]
-    digest.update(repr(own).encode())
+    weights = [(len(piece), weight) for piece, weight in document.pieces]
+    digest.update(repr(weights).encode())
   return digest.digest()
 
 
-def _complete(directory: str, name: str) -> int | None:
-  """Returns how many hashes a file has, None if it is damaged or not there."""
-  try:
-    data = work_files.read(directory, name)
-  except OSError:
-    return None
-  crc = np.frombuffer(data[-4:], "<u4")
-  if len(data) < _HEAD_BYTES + 4 or checksums.crc32c(data[:-4]) != crc[0]:
-    return None
-  return int(np.frombuffer(data[:_HEAD_BYTES], "<i8").sum())
-
-
-@dataclasses.dataclass(frozen=True)
-class CompareTask:
-  """Hashes to compare.
-
-  Attributes:
-    directory: Where hashes are, and what is found goes.
-    keys: Of all groups, in order.
-    bucket: Which of `buckets` ranges of first bytes.
-    buckets: How many there are.
-    size: Bytes of inputs that are read for it.
-  """
-
-  directory: str
-  keys: tuple[str, ...]
-  bucket: int
-  buckets: int
-  size: int = 0
-
-
-def compare_tasks(
-  directory: str, groups: Sequence[_Group], num_hashes: int
-) -> list[CompareTask]:
-  """Returns what has to be compared, of about as many hashes each.
+def compare(
+  directory: str, groups: Sequence[_Group], counts: Sequence[int]
+) -> None:
+  """Notes the duplicates of all groups.
 
   Args:
-    directory: Where hashes are.
-    groups: All, in order.
-    num_hashes: Of all of them together.
-  """
-  buckets = min(_BUCKETS, max(1, -(-num_hashes // _BUCKET_HASHES)))
-  keys = tuple(map(group_key, groups))
-  return [
-    CompareTask(directory, keys, bucket, buckets) for bucket in range(buckets)
-  ]
-
-
-def compare(task: CompareTask) -> int:
-  """Notes the duplicates among hashes that begin alike: a pure function.
-
-  Returns:
-    How many documents are left out.
+    directory: The directory or URL of hashes.
+    groups: All of a store, in order.
+    counts: The number of documents of each.
 
   Raises:
     PrepareError: If hashes are not there any more.
   """
-  low = _BUCKETS * task.bucket // task.buckets
-  high = _BUCKETS * (task.bucket + 1) // task.buckets
-  parts = []
-  for group, key in enumerate(task.keys):
-    hashes, numbers = _range(task.directory, key, low, high)
-    own = np.empty(len(hashes), _ROW)
-    own["hash"] = hashes
-    own["group"] = group
-    own["number"] = numbers
-    parts.append(own)
-  rows = np.concatenate(parts) if parts else np.empty(0, _ROW)
-  # Rows are in the order of inputs, which a stable sort keeps among equals.
-  order = np.lexsort((rows["hash"][:, 1], rows["hash"][:, 0]))
-  hashes = rows["hash"][order]
-  again = np.zeros(len(rows), np.bool_)
-  again[order[1:]] = (hashes[1:] == hashes[:-1]).all(axis=1)
-  dropped = rows[again]
-  # Within a group, first bytes come before documents.
-  dropped = dropped[np.lexsort((dropped["number"], dropped["group"]))]
-  groups, starts = np.unique(dropped["group"], return_index=True)
-  keys = np.asarray([task.keys[group] for group in groups], "S32")
-  by_key = np.argsort(keys)
-  ends = np.append(starts[1:], len(dropped))
-  file = io.BytesIO()
-  np.savez(
-    file,
-    keys=keys[by_key],
-    begins=starts[by_key],
-    ends=ends[by_key] if len(starts) else starts,
-    numbers=dropped["number"],
-  )
-  name = f"{_DROPS}{task.bucket:03d}.npz"
-  work_files.write(task.directory, name, file.getvalue())
-  return len(dropped)
-
-
-_ROW = np.dtype([("hash", "<u8", 2), ("group", "<i4"), ("number", "<u4")])
-
-
-def _range(
-  directory: str, key: str, low: int, high: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns hashes that begin with low .. high - 1, and their documents."""
-  try:
-    name = f"{key}.hashes"
-    counts = np.frombuffer(
-      work_files.read(directory, name, 0, _HEAD_BYTES), "<i8"
-    )
-    first, last = int(counts[:low].sum()), int(counts[:high].sum())
-    hashes, numbers = (
-      work_files.read(
-        directory, name, begin + first * size, begin + last * size
+  keys = [group_key(group) for group in groups]
+  is_dropped = np.zeros(sum(counts), np.bool_)
+  num_buckets = -(-len(is_dropped) // _BUCKET_HASHES)
+  num_buckets = min(max(1, num_buckets), _MOST_BUCKETS)
+  with contextlib.ExitStack() as stack:
+    buckets: list[Any] = [
+      stack.enter_context(
+        tempfile.SpooledTemporaryFile(_SPILL_BYTES // num_buckets)
       )
-      for begin, size in (
-        (_HEAD_BYTES, _HASH_BYTES),
-        (_HEAD_BYTES + int(counts.sum()) * _HASH_BYTES, 4),
-      )
-    )
-  except OSError as error:
-    raise errors.PrepareError(
-      f"{directory} must stay as it is while duplicates are looked for, got"
-      f" {error}. Run again."
-    ) from None
-  return (
-    np.frombuffer(hashes, "<u8").reshape(-1, 2),
-    np.frombuffer(numbers, "<u4"),
-  )
+      for _ in range(num_buckets)
+    ]
+    _spill(directory, keys, buckets)
+    for bucket in buckets:
+      bucket.seek(0)
+      rows = np.frombuffer(bucket.read(), _ROW)
+      # Rows are in the order of inputs, which the sort keeps among equals.
+      rows = rows[np.lexsort((rows["hash"][:, 1], rows["hash"][:, 0]))]
+      is_again = (rows["hash"][1:] == rows["hash"][:-1]).all(axis=1)
+      is_dropped[rows["document"][1:][is_again]] = True
+  ends = np.cumsum(counts)
+
+  def write(number: int) -> None:
+    dropped = is_dropped[ends[number] - counts[number] : ends[number]]
+    data = np.flatnonzero(dropped).astype("<u4").tobytes()
+    scratch.write_summed(directory, f"{keys[number]}.drops", data)
+
+  for _ in _mapped(write, range(len(keys))):
+    pass
+
+
+def _spill(directory: str, keys: Sequence[str], buckets: Sequence[Any]) -> None:
+  """Writes the rows of all hashes to buckets, by hash."""
+
+  def read(key: str) -> np.ndarray:
+    try:
+      data = scratch.read_summed(directory, f"{key}.hashes")
+    except (OSError, ValueError) as error:
+      raise errors.PrepareError(
+        f"{directory} must stay as it is while duplicates are looked for, got"
+        f" {error}. Run again."
+      ) from None
+    return np.frombuffer(data, "<u8").reshape(-1, 2)
+
+  first = 0
+  for hashes in _mapped(read, keys):
+    rows = np.empty(len(hashes), _ROW)
+    rows["hash"] = hashes
+    rows["document"] = np.arange(first, first + len(hashes))
+    first += len(hashes)
+    rows = rows[hashes.any(axis=1)]
+    bucket_of = rows["hash"][:, 0] % np.uint64(len(buckets))
+    rows = rows[np.argsort(bucket_of, kind="stable")]
+    ends = np.cumsum(np.bincount(bucket_of.astype(int), minlength=len(buckets)))
+    for bucket, part in zip(buckets, np.split(rows, ends[:-1]), strict=True):
+      bucket.write(part.tobytes())
+
+
+def _mapped(
+  function: Callable[[Any], Any], values: Sequence[Any]
+) -> Iterator[Any]:
+  """Yields what a function returns for each value, some called at once."""
+  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+    # Not all at once: results wait in memory.
+    for first in range(0, len(values), 4 * _TOGETHER):
+      yield from pool.map(function, values[first : first + 4 * _TOGETHER])
 
 
 def dropped(directory: str, group: Sequence[base.InputPiece]) -> frozenset[int]:
   """Returns which documents of a group are left out.
 
   Raises:
-    PrepareError: If what was found is not there any more.
+    PrepareError: If what was noted is not there any more.
   """
-  key = np.bytes_(group_key(group))
-  found: list[int] = []
-  for drops in _all_drops(directory):
-    at = int(np.searchsorted(drops["keys"], key))
-    if at < len(drops["keys"]) and drops["keys"][at] == key:
-      begin, end = int(drops["begins"][at]), int(drops["ends"][at])
-      found += drops["numbers"][begin:end].tolist()
-  return frozenset(found)
-
-
-@functools.lru_cache(maxsize=2)
-def _all_drops(directory: str) -> list[dict[str, Any]]:
-  names = [
-    name
-    for name in work_files.names(directory)
-    if name.startswith(_DROPS) and name.endswith(".npz")
-  ]
-  if not names:
-    raise errors.PrepareError(
-      f"{directory} must hold the duplicates that were found, got none. Run"
-      " again."
-    )
-  return [_drops_in(directory, name) for name in names]
-
-
-def _drops_in(directory: str, name: str) -> dict[str, Any]:
-  data = io.BytesIO(work_files.read(directory, name))
+  name = f"{group_key(group)}.drops"
   try:
-    with np.load(data, allow_pickle=False) as file:
-      return {key: file[key] for key in _DROPS_ARRAYS}
-  # What NumPy raises where a file is no archive, or one of another form.
-  except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    data = scratch.read_summed(directory, name)
+    return frozenset(np.frombuffer(data, "<u4").tolist())
+  except (OSError, ValueError) as error:
     raise errors.PrepareError(
-      f"{places.join(directory, name)} must hold duplicates that were found,"
-      f" got {error!r}. Remove {directory}, and run again."
+      f"{paths.join(directory, name)} must hold the duplicates that were"
+      f" noted, got {error}. Remove {directory}, and run again."
     ) from None

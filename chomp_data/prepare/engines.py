@@ -25,13 +25,13 @@ from typing import TypeVar
 
 from chomp_data import errors
 from chomp_data.prepare import progress
-from chomp_data.stores import semaphores
+from chomp_data.storage import semaphores
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _PR_SET_PDEATHSIG = 1
-_TELL_SECONDS = 0.25
+_PROGRESS_SECONDS = 0.25
 
 
 class Engine(Protocol):
@@ -41,15 +41,15 @@ class Engine(Protocol):
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: progress.Listener = lambda done, documents: None,
+    on_progress: progress.Callback = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task.
 
     Args:
       function: Importable by name.
       tasks: What to call it with.
-      tell: Called now and then with the bytes and the documents that are done
-        of tasks that have not been yielded.
+      on_progress: Called now and then with the bytes and the documents that are
+        done of tasks that have not been yielded.
 
     Yields:
       (number of the task, result), in any order.
@@ -83,16 +83,16 @@ class Pool:
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: progress.Listener = lambda done, documents: None,
+    on_progress: progress.Callback = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task; see `Engine`."""
     if self._workers <= 1 or len(tasks) <= 1:
       for number, task in enumerate(tasks):
-        progress.listen(tell)
+        progress.set_callback(on_progress)
         try:
           result = function(task)
         finally:
-          progress.listen(None)
+          progress.set_callback(None)
         yield number, result
       return
     pool = self._started()
@@ -106,11 +106,11 @@ class Pool:
       left = set(numbers)
       while left:
         ended, left = concurrent.futures.wait(
-          left, _TELL_SECONDS, concurrent.futures.FIRST_COMPLETED
+          left, _PROGRESS_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         for future in ended:
           yield numbers[future], future.result()
-        tell(sum(self._reached[::2]), sum(self._reached[1::2]))
+        on_progress(sum(self._reached[::2]), sum(self._reached[1::2]))
       done = True
     except futures_process.BrokenProcessPool:
       raise errors.PrepareError(
@@ -149,10 +149,6 @@ def _beam(workers: int, flags: Sequence[str], directory: str) -> Engine:
   return beam_engine.Beam(flags, workers, directory)
 
 
-# Engines whose workers may be on other machines: where the output is a URL,
-# their work is at one.
-FAR: frozenset[str] = frozenset({"beam"})
-
 # By name, of (workers, flags of its own, a directory or URL for it).
 ENGINES: dict[str, Callable[..., Engine]] = {
   "pool": lambda workers, flags, directory: Pool(workers),
@@ -164,7 +160,7 @@ def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:
   try:
     return function(task)
   finally:
-    progress.reach(0)
+    progress.report(0)
 
 
 @contextlib.contextmanager
@@ -199,7 +195,7 @@ def _begin_worker(parent: int, reached: Any, started: Any) -> None:
   with started.get_lock():
     number = started.value
     started.value += 1
-  progress.listen(functools.partial(_reach, reached, number))
+  progress.set_callback(functools.partial(_reach, reached, number))
 
 
 def _reach(reached: Any, number: int, done: int, documents: int) -> None:

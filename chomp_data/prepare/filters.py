@@ -42,21 +42,21 @@ def load(path: str) -> _Filter:
   """
   module, _, name = path.partition(":")
   try:
-    found: Any = importlib.import_module(module)
+    function: Any = importlib.import_module(module)
     for part in name.split("."):
-      found = getattr(found, part)
+      function = getattr(function, part)
   except (ImportError, AttributeError, ValueError) as error:
     raise errors.PrepareError(
       "`--filter` must be `package.module:function` that can be imported, got"
       f" {path!r}: {error}. Correct it; Python looks in PYTHONPATH, which every"
       " worker must have."
     ) from None
-  if not callable(found):
+  if not callable(function):
     raise errors.PrepareError(
       f"`--filter` must name a function, got {path!r}, a"
-      f" {type(found).__name__}. Correct it."
+      f" {type(function).__name__}. Correct it."
     )
-  return found
+  return function
 
 
 def keys(path: str) -> tuple[str, ...]:

@@ -44,6 +44,6 @@ def repeated(
 def _ids(part: part_files.Part, count: int) -> Iterator[bytes]:
   ends = np.concatenate(list(part.read("id_offsets", _OFFSETS, 0, count)))
   data = part.read("id_bytes", np.dtype(np.uint8), 0, int(ends[-1]))
-  text = b"".join(own.tobytes() for own in data)
+  text = b"".join(values.tobytes() for values in data)
   for begin, end in itertools.pairwise([0, *ends.tolist()]):
     yield text[begin:end]

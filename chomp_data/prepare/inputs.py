@@ -10,22 +10,20 @@ the order of documents is a function of the files alone.
 
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent import futures
 import fnmatch
 import glob
 import os
 
 from chomp_data import errors
 from chomp_data.prepare import readers
-from chomp_data.prepare.reading import arrow
 from chomp_data.prepare.reading import base
-from chomp_data.stores import object_files
-from chomp_data.stores import places
+from chomp_data.prepare.reading import saved_datasets
+from chomp_data.storage import object_files
+from chomp_data.storage import opening
+from chomp_data.storage import paths
+from chomp_data.storage import storage
 
 SHARD_BYTES = 32 * 2**20
-
-# Objects whose size is asked for at once.
-_TOGETHER = 32
 
 
 def discover(
@@ -33,62 +31,59 @@ def discover(
 ) -> list[base.InputFile]:
   """Finds the files of globs, directories and paths.
 
+  Of a bucket only listings are read, a request for 1,000 objects.
+
   Args:
     patterns: Globs (`**` recurses), directories (read whole, without hidden
       entries and `__pycache__`) and paths; or URLs of all of these, see
-      `places`.
+      `opening`.
     excludes: Patterns of names or whole paths that are left out.
     skip: Absolute paths whose files are never input: where output goes.
 
   Returns:
-    The files, each once, sorted by name.
+    The files, each once, sorted by name; of the kinds that their names say.
 
   Raises:
     PrepareError: If a pattern matches no file, or a link leads nowhere.
     StoreError: If objects cannot be listed.
   """
-  problems = []
-  found: dict[str, base.InputFile] = {}
+  problems: list[str] = []
+  files: dict[str, base.InputFile] = {}
   for pattern in patterns:
     matches = 0
-    objects: dict[str, str] = {}
-    for path, root in _matches(pattern):
+    is_url = paths.is_url(pattern)
+    for path, name, info in (_objects if is_url else _local_files)(pattern):
       matches += 1
-      if places.is_url(path):
-        name = path[len(root) + 1 :]
+      if path in files or _is_skipped(path, name, excludes, skip):
+        continue
+      if info is not None:
+        size, version = info.size, info.etag
+      elif os.path.exists(path):
+        stat = os.stat(path)
+        size, version = stat.st_size, stat.st_mtime_ns
       else:
-        path = os.path.abspath(path)
-        name = _readable(os.path.relpath(path, root).replace(os.sep, "/"))
-      if path in found or _skipped(path, name, excludes, skip):
-        continue
-      if places.is_url(path):
-        objects[path] = name
-        continue
-      if not os.path.exists(path):
         problems.append(
           f"`--input` must lead to files, got the broken link {path}. Mend it,"
           " or leave it out with --exclude."
         )
         continue
-      stat = os.stat(path)
-      found[path] = base.InputFile(
-        name, path, stat.st_size, stat.st_mtime_ns, *readers.by_name(path)
+      files[path] = base.InputFile(
+        name, path, size, version, *readers.by_name(path)
       )
-    found.update(_found(objects))
     if not matches:
       fix = "and quote it so that the shell leaves it alone"
-      if places.is_url(pattern):
+      if is_url:
         fix = "or see that the bucket exists and may be listed"
       problems.append(
         f"`--input` must match a file, got {pattern!r}, which matches none."
         f" Correct it, {fix}."
       )
   errors.PrepareError.raise_if(problems)
-  if patterns and not found:
+  if patterns and not files:
     raise errors.PrepareError(
       "`--exclude` must leave a file, got none left. Exclude less."
     )
-  return sorted(_once(found), key=lambda file: (file.name, file.path))
+  return sorted(_once(files), key=lambda file: (file.name, file.path))
 
 
 def group(
@@ -107,21 +102,114 @@ def group(
   return [*shards, tuple(shard)] if shard else shards
 
 
-def _once(found: dict[str, base.InputFile]) -> Iterator[base.InputFile]:
+# (path or URL, name, metadata of an object).
+_Match = tuple[str, str, storage.ObjectInfo | None]
+
+
+def _local_files(pattern: str) -> Iterator[_Match]:
+  """Yields the files that a pattern matches."""
+  root, matches = pattern, []
+  if os.path.isdir(pattern):
+    matches = _files_below(pattern)
+  elif os.path.isfile(pattern):
+    root, matches = os.path.dirname(pattern), [pattern]
+  elif glob.has_magic(pattern):
+    while glob.has_magic(root):
+      root = os.path.dirname(root)
+    matches = filter(_is_input, glob.iglob(pattern, recursive=True))
+  for match in matches:
+    path = os.path.abspath(match)
+    name = os.path.relpath(path, root or ".").replace(os.sep, "/")
+    # Bytes that are no UTF-8 are written as \xNN.
+    name = os.fsencode(name).decode("utf-8", "backslashreplace")
+    yield path, name, None
+
+
+def _files_below(directory: str) -> Iterator[str]:
+  """Yields the files of a directory that is read whole."""
+  for folder, folders, names in os.walk(directory, onerror=_unreadable):
+    folders[:] = sorted(f for f in folders if not _is_left_out(f))
+    # Of a saved dataset, only the files that it lists.
+    for name in saved_datasets.files_of(folder, names) or sorted(names):
+      path = os.path.join(folder, name)
+      if not name.startswith(".") and _is_input(path):
+        yield path
+
+
+def _objects(url: str) -> Iterator[_Match]:
+  """Yields the objects that a URL matches."""
+  parts = url.split("/")
+  count = next((i for i, p in enumerate(parts) if glob.has_magic(p)), None)
+  if count is not None and count < 3:
+    raise errors.PrepareError(
+      f"`--input` must name its bucket, got {url!r}. Use wildcards behind it"
+      " only."
+    )
+  root = opening.open_storage(
+    url.rstrip("/") if count is None else "/".join(parts[:count])
+  )
+  # A name that ends in a slash is a directory's.
+  listing = (info for info in root.list() if info.name and info.name[-1] != "/")
+  if count is not None:
+    for info in listing:
+      if _globs(parts[count:], info.name.split("/")):
+        yield root.url(info.name), info.name, info
+    return
+  if objects := list(listing):
+    for info in _objects_below(root, objects):
+      yield root.url(info.name), info.name, info
+    return
+  bucket, name = object_files.place_of(url)
+  if name and (info := bucket.head(name)) is not None:
+    yield url, url.rpartition("/")[2], info
+
+
+def _objects_below(
+  root: storage.Storage, objects: list[storage.ObjectInfo]
+) -> Iterator[storage.ObjectInfo]:
+  """Yields those objects of a directory that are read if it is read whole.
+
+  The list is emptied meanwhile: there may be millions.
+  """
+  # Of directories that may be saved datasets, the names of files.
+  inside: dict[str, list[str]] = {}
+  for info in objects:
+    folder, _, last = info.name.rpartition("/")
+    if last in saved_datasets.NAMES and not _is_below_left_out(folder):
+      inside[folder] = []
+  for info in objects if inside else ():
+    folder, _, last = info.name.rpartition("/")
+    if folder in inside:
+      inside[folder].append(last)
+  for folder, names in inside.items():
+    where = root.url(folder) if folder else root.path
+    inside[folder] = saved_datasets.files_of(where, names) or names
+  while objects:
+    info = objects.pop()
+    folder, _, last = info.name.rpartition("/")
+    if last.startswith(".") or _is_below_left_out(folder):
+      continue
+    if last in inside.get(folder, (last,)):
+      yield info
+
+
+def _once(files: dict[str, base.InputFile]) -> Iterator[base.InputFile]:
   """Yields each file once, however many links lead to it.
 
   A glob follows links to directories, so a link to a folder above would give
   every file many times. The path without links is kept, else the first.
   """
-  real = {
-    path: path if places.is_url(path) else os.path.realpath(path)
-    for path in found
-  }
-  seen = set()
-  for path in sorted(found, key=lambda path: (path != real[path], path)):
+  real: dict[str, str] = {}
+  for path, file in files.items():
+    if base.is_url(file):
+      yield file
+    else:
+      real[path] = os.path.realpath(path)
+  seen: set[str] = set()
+  for path in sorted(real, key=lambda path: (path != real[path], path)):
     if real[path] not in seen:
       seen.add(real[path])
-      yield found[path]
+      yield files[path]
 
 
 def _unreadable(error: OSError) -> None:
@@ -132,77 +220,23 @@ def _unreadable(error: OSError) -> None:
 
 
 def _is_input(path: str) -> bool:
-  """Whether a path is a file, or a link that leads nowhere."""
+  """Returns whether a path is a file, or a link that leads nowhere."""
   return os.path.isfile(path) or (
     os.path.islink(path) and not os.path.exists(path)
   )
 
 
-def _matches(pattern: str) -> Iterator[tuple[str, str]]:
-  """Yields (file, the directory that it is named below)."""
-  if places.is_url(pattern):
-    yield from _matching_objects(pattern)
-  elif os.path.isdir(pattern):
-    for folder, folders, names in os.walk(pattern, onerror=_unreadable):
-      folders[:] = sorted(f for f in folders if not _is_left_out(f))
-      # Of a saved dataset, only what it says that it holds.
-      for name in arrow.saved_files(folder, names) or sorted(names):
-        path = os.path.join(folder, name)
-        if not name.startswith(".") and _is_input(path):
-          yield path, pattern
-  elif os.path.isfile(pattern):
-    yield pattern, os.path.dirname(pattern) or "."
-  elif glob.has_magic(pattern):
-    root = pattern
-    while glob.has_magic(root):
-      root = os.path.dirname(root)
-    for path in glob.iglob(pattern, recursive=True):
-      if _is_input(path):
-        yield path, root or "."
-
-
 def _is_left_out(folder: str) -> bool:
-  """Whether a directory in one that is read whole is hidden, or a cache."""
+  """Returns whether a directory in one that is read whole is not read."""
   return folder.startswith(".") or folder == "__pycache__"
 
 
-def _matching_objects(url: str) -> Iterator[tuple[str, str]]:
-  """Yields (URL of an object, the URL that it is named below)."""
-  parts = url.split("/")
-  count = next((i for i, p in enumerate(parts) if glob.has_magic(p)), None)
-  if count is not None and count < 3:
-    raise errors.PrepareError(
-      f"`--input` must name its bucket, got {url!r}. Use wildcards behind it"
-      " only."
-    )
-  root = url.rstrip("/") if count is None else "/".join(parts[:count])
-  own = places.at(root)
-  # A name that ends in a slash stands for a directory.
-  names = [name for name in own.names() if name and not name.endswith("/")]
-  if count is not None:
-    for name in names:
-      if _globs(parts[count:], name.split("/")):
-        yield f"{own.path}/{name}", own.path
-  elif names:
-    folders: dict[str, list[str]] = {}
-    for name in names:
-      folder, _, last = name.rpartition("/")
-      folders.setdefault(folder, []).append(last)
-    for folder, inside in folders.items():
-      if any(_is_left_out(part) for part in folder.split("/")):
-        continue
-      where = places.join(own.path, folder) if folder else own.path
-      for name in arrow.saved_files(where, inside) or inside:
-        if not name.startswith("."):
-          yield f"{where}/{name}", own.path
-  else:
-    place, name = object_files.place_of(url)
-    if name and place.version(name) is not None:
-      yield url, url.rpartition("/")[0]
+def _is_below_left_out(folder: str) -> bool:
+  return any(map(_is_left_out, folder.split("/")))
 
 
 def _globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
-  """Whether a path matches, as of `glob.glob`, both split at slashes."""
+  """Returns whether a path matches as in `glob.glob`, both split at slashes."""
   if not patterns or not names:
     return not patterns and not names
   if patterns[0] == "**":
@@ -221,37 +255,10 @@ def _globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
   return is_same and _globs(patterns[1:], names[1:])
 
 
-def _found(objects: dict[str, str]) -> Iterator[tuple[str, base.InputFile]]:
-  """Yields objects with their sizes and versions; many are asked for at once.
-
-  Args:
-    objects: Their names by URL.
-  """
-
-  def find(url: str) -> base.InputFile | None:
-    place, key = object_files.place_of(url)
-    own = place.find(key)
-    if own is None:
-      return None  # It was deleted since it was listed.
-    return base.InputFile(
-      objects[url], url, own.size, own.version, *readers.by_name(url)
-    )
-
-  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-    for url, file in zip(objects, pool.map(find, objects), strict=True):
-      if file is not None:
-        yield url, file
-
-
-def _skipped(
+def _is_skipped(
   path: str, name: str, excludes: Sequence[str], skip: Sequence[str]
 ) -> bool:
   return any(
     fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern)
     for pattern in excludes
   ) or any(path == one or path.startswith(one + os.sep) for one in skip)
-
-
-def _readable(name: str) -> str:
-  """Returns a file name as Unicode: bytes that are no UTF-8 as \\xNN."""
-  return os.fsencode(name).decode("utf-8", "backslashreplace")

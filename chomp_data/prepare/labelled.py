@@ -56,11 +56,11 @@ def encode(
     for document in documents:
       try:
         _encode(tokenizer, [document], read)
-      except Exception as own:
+      except Exception as problem:
         raise errors.PrepareError(
           f"document {document.name!r} must be text that the tokenizer can"
           f" encode, got {len(document.text):,} characters that begin with"
-          f" {document.text[:20]!r}: {own}. Leave it out, or take another"
+          f" {document.text[:20]!r}: {problem}. Leave it out, or take another"
           " tokenizer."
         ) from error
     raise
@@ -73,20 +73,24 @@ def _encode(
 ) -> Labelled:
   weights = None
   if read.weight_key is not None:
-    weights = np.asarray([own.weight for own in documents], np.float32)
+    weights = np.asarray(
+      [document.weight for document in documents], np.float32
+    )
   if not read.has_labels:
-    encoded = tokenizer.encode_batch([own.text for own in documents])
+    encoded = tokenizer.encode_batch([document.text for document in documents])
     return Labelled(encoded.tokens, encoded.lengths, None, weights)
-  texts = ["".join(text for text, _ in own.pieces) for own in documents]
+  texts = [
+    "".join(text for text, _ in document.pieces) for document in documents
+  ]
   covered = tokenizer.encode_covered(texts)
-  lengths = np.asarray([len(own.tokens) for own in covered], np.int64)
+  lengths = np.asarray([len(text.tokens) for text in covered], np.int64)
   weighed = [
-    token_weights(own, document.pieces)
-    for own, document in zip(covered, documents, strict=True)
+    token_weights(text, document.pieces)
+    for text, document in zip(covered, documents, strict=True)
   ]
   flat = np.concatenate([np.zeros(0), *weighed])
   starts = np.flatnonzero(np.diff(flat, prepend=np.nan))
-  tokens = [own.tokens for own in covered]
+  tokens = [text.tokens for text in covered]
   return Labelled(
     np.concatenate(tokens) if tokens else np.zeros(0, np.uint16),
     lengths,
@@ -96,7 +100,7 @@ def _encode(
 
 
 def token_weights(
-  covered: tokenizers.Covered, pieces: Sequence[tuple[str, float]]
+  covered: tokenizers.TokensWithOffsets, pieces: Sequence[tuple[str, float]]
 ) -> np.ndarray:
   """Returns what the tokens of a text weigh.
 

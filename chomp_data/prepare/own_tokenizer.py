@@ -15,20 +15,23 @@ import hashlib
 import json
 
 from chomp_data import errors
+from chomp_data import schema
+from chomp_data.prepare import option_fields
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
+from chomp_data.storage import opening
+from chomp_data.storage import paths
 from chomp_data.stores import json_values
-from chomp_data.stores import places
 from chomp_data.stores import vocabulary
 
 # More text changes a vocabulary little, and one process reads all of it.
 TRAIN_BYTES = 2**30
 _BEGUN = "tokenizer"
-_TELL_BYTES = 2**20
+_PROGRESS_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,15 +39,20 @@ class TrainOptions:
   """A tokenizer to train.
 
   Attributes:
-    algorithm: One of `training.ALGORITHMS`.
-    vocab_size: Its tokens at most.
+    algorithm: Train a tokenizer on the inputs instead: byte-level BPE; the
+      store keeps its tokenizer.json.
+    vocab_size: Tokens of the tokenizer that is trained, as 32768.
     train_bytes: About how many bytes of the inputs are read; of more, evenly
       spaced pieces are.
   """
 
-  algorithm: str
-  vocab_size: int
-  train_bytes: int = TRAIN_BYTES
+  algorithm: str = option_fields.option(
+    dataclasses.MISSING,
+    schema.choice(training.ALGORITHMS),
+    flag="train_tokenizer",
+  )
+  vocab_size: int = option_fields.option(dataclasses.MISSING)
+  train_bytes: int = option_fields.option(TRAIN_BYTES, flag=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +74,7 @@ def train(
   read: records.ReadOptions,
   on_error: str,
   work: str,
-  tell: Callable[[int, int, int], None] = lambda *_: None,
+  on_progress: Callable[[int, int, int], None] = lambda *_: None,
 ) -> tokenizers.TokenizerSpec:
   """Trains a tokenizer, unless a run before this one did.
 
@@ -76,7 +84,8 @@ def train(
     read: How they are read.
     on_error: 'fail', or 'skip' what no document can be made of.
     work: The directory or URL that keeps it.
-    tell: Called now and then with bytes read, bytes to read and documents.
+    on_progress: Called now and then with bytes read, bytes to read and
+      documents.
 
   Returns:
     The tokenizer.
@@ -93,11 +102,11 @@ def train(
   text = json.dumps(identity, sort_keys=True)
   key = hashlib.sha256(text.encode()).hexdigest()[:32]
   name = f"{key}.tokenizer.json"
-  place = places.at(work)
-  if place.version(name) is None:
-    texts = _texts(options, pieces, read, on_error, tell)
-    place.write(name, training.train_bpe(texts, options.vocab_size))
-  return tokenizers.TokenizerSpec(places.join(work, name))
+  storage = opening.open_storage(work)
+  if storage.head(name) is None:
+    texts = _texts(options, pieces, read, on_error, on_progress)
+    storage.put(name, training.train_bpe(texts, options.vocab_size))
+  return tokenizers.TokenizerSpec(paths.join(work, name))
 
 
 def check_unchanged(
@@ -118,14 +127,14 @@ def check_unchanged(
   Raises:
     PrepareError: If the store was begun with another.
   """
-  place = places.at(work)
+  storage = opening.open_storage(work)
   begun = None
   if not anew:
     with contextlib.suppress(OSError, ValueError):
-      data = place.read(_BEGUN, check=json.loads)
+      data = storage.get(_BEGUN, check=json.loads)
       begun = json_values.parse(_PartialWork, data, _BEGUN)
   if begun is None:
-    place.write(_BEGUN, json_values.encode(_PartialWork(source, info)))
+    storage.put(_BEGUN, json_values.encode(_PartialWork(source, info)))
     return
   if begun.info != info:
     raise errors.PrepareError(
@@ -147,7 +156,7 @@ def _texts(
   pieces: Sequence[base.InputPiece],
   read: records.ReadOptions,
   on_error: str,
-  tell: Callable[[int, int, int], None],
+  on_progress: Callable[[int, int, int], None],
 ) -> Iterator[str]:
   """Yields the texts to train on."""
   total = sum(piece.size for piece in pieces)
@@ -156,10 +165,10 @@ def _texts(
     count = max(1, count * options.train_bytes // total)
     # Compressed pieces may be of any size.
     left = options.train_bytes // count
-  skipped = skips.Skips() if on_error == "skip" else None
-  done = told = documents = 0
+  skipped = rejections.Rejections() if on_error == "skip" else None
+  done = reported = documents = 0
   total = min(total, options.train_bytes)
-  tell(done, total, documents)
+  on_progress(done, total, documents)
   for i in range(count):
     read_bytes = 0
     for document in readers.documents(
@@ -169,10 +178,10 @@ def _texts(
       yield text.decode() if isinstance(text, bytes) else text
       read_bytes += len(text)
       documents += 1
-      if done + read_bytes >= told + _TELL_BYTES:
-        told = done + read_bytes
-        tell(min(told, total), total, documents)
+      if done + read_bytes >= reported + _PROGRESS_BYTES:
+        reported = done + read_bytes
+        on_progress(min(reported, total), total, documents)
       if left is not None and read_bytes >= left:
         break
     done += read_bytes
-  tell(total, total, documents)
+  on_progress(total, total, documents)

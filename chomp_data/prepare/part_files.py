@@ -2,42 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """A part: what a store holds of some documents, relative to them.
 
-`KEY.part` has a section for each of the store's arrays, raw and little-endian,
-positions counted from the part's own first token, byte or run; of offsets the
-ends. `KEY.json`, written last, says where sections are, and the crc32c of
-every block of the file: a range can be read and checked without the rest.
-
-Where parts are at a URL, `KEY.part/00000`, ... are 16 blocks each, so that one
-that grows is never held whole.
-
-Nothing is synced to disk: what a power cut leaves of a part is found by its
-checksums, and the part is made again.
+`KEY.part/00000`, ... are a section for each of the store's arrays, raw and
+little-endian, positions counted from the part's own first token, byte or run;
+of offsets the ends. `KEY.json`, written last, says where sections are, and the
+crc32c of every block: a range can be read and checked without the rest.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import os
-import pathlib
-import secrets
 from typing import Any
+from typing import BinaryIO
 
-import google_crc32c
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.prepare import work_files
-from chomp_data.stores import json_values
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.prepare import scratch
+from chomp_data.storage import checked_file
+from chomp_data.storage import checksums
+from chomp_data.stores.zarr import document_arrays
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 BLOCK = 2**22
-_OBJECT_BLOCKS = 16
+# Of a file, which is in memory until it is sent to a bucket.
+_FILE_BLOCKS = 16
 _ALIGNMENT = 8
-_MOST_LEVELS = manifest_lib.MAX_LEVELS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +37,15 @@ class PartRow:
   Attributes:
     num_documents: Documents that have a token.
     num_tokens: Their tokens.
-    token_dtype: That they are in here, perhaps narrower than the store's.
-    num_empty: Documents left out because they have none.
+    token_dtype: The dtype of tokens in the part, perhaps narrower than the
+      store's.
+    num_empty: Documents left out because they have no token.
     num_trained: Tokens of levels above 0, where there are labels.
     levels: Weights of the levels, where there are labels.
     ends: Levels of the first and of the last token, where there are labels.
-    sections: By array, the first byte in the file and the number of values.
-    crc32c: Of each block of the file.
-    skipped: What was left out, the fields of `skips.Skips`.
+    sections: By array, the first byte in the part and the number of values.
+    crc32c: Of each block of the part.
+    skipped: What was left out, the fields of `rejections.Rejections`.
   """
 
   num_documents: int
@@ -86,39 +77,34 @@ class PartWriter:
     has_labels: bool,
     has_weights: bool,
   ):
-    """Creates its file, in the place of one that is there."""
+    """Writes nothing yet.
+
+    Args:
+      directory: The directory or URL of parts.
+      key: The part's name; one that is there is replaced.
+      token_dtype: The dtype that its tokens fit in.
+      has_meta: Whether a string is kept of each document besides its id.
+      has_labels: Whether tokens have weights.
+      has_weights: Whether documents have weights.
+    """
     self._directory = directory
     self._key = key
-    # Of this try: another may be made elsewhere at the same time.
-    self._token = secrets.token_hex(8)
-    self._dtypes = {"tokens": token_dtype} | {
-      name: np.dtype(dtype).newbyteorder("<")
-      for name, dtype in manifest_lib.DTYPES.items()
+    self._token_dtype = token_dtype
+    names = manifest_lib.array_names(has_meta, has_labels, has_weights)
+    self._documents = document_arrays.DocumentArrays(names, token_dtype)
+    self._values: dict[str, list[np.ndarray]] = {
+      name: [] for name in names if name != "tokens"
     }
-    names = ["tokens", "offsets", "id_bytes", "id_offsets"]
-    names += manifest_lib.META_ARRAYS if has_meta else ()
-    names += manifest_lib.LABEL_ARRAYS if has_labels else ()
-    names += manifest_lib.WEIGHT_ARRAYS if has_weights else ()
-    self._values: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    self._totals = dict.fromkeys(names, 0)
-    self._num_documents = self._num_trained = 0
+    self._num_tokens = 0
     # By weight, 0 and 1 first, then as they came.
     self._levels: dict[float, int] = {0.0: 0, 1.0: 1} if has_labels else {}
-    self._last_level = -1
-    self._temporary: pathlib.Path | None = None
-    if places.is_url(directory):
-      self._file = _CheckedFile(_Objects(directory, key))
-    else:
-      self._temporary = pathlib.Path(directory, f"{key}.part.{self._token}")
-      self._file = _CheckedFile(publish.new_file(self._temporary, "wb"))
+    self._blocks = _BlockWriter(directory, key)
 
   def __enter__(self) -> "PartWriter":
     return self
 
-  def __exit__(self, *unused: object) -> None:
-    self._file.close()
-    if self._temporary is not None:
-      self._temporary.unlink(missing_ok=True)
+  def __exit__(self, *error: Any) -> None:
+    self._blocks.close(*error)
 
   def add(
     self,
@@ -140,92 +126,61 @@ class PartWriter:
         the first token int64[R], from 0 on, and the weight float[R].
       weights: float[N], where documents have them.
     """
-    if labels is not None:
-      self._add_labels(*labels, len(tokens))
-    self._add_ends("offsets", lengths)
-    self._file.write(tokens.astype(self._dtypes["tokens"], copy=False))
-    self._totals["tokens"] += len(tokens)
-    self._add_texts("id", names)
-    if meta is not None:
-      self._add_texts("meta", meta)
-    if weights is not None:
-      # Not -0.0, which is the same and other bytes.
-      self._put("document_weights", np.asarray(weights, np.float32) + 0)
-    self._num_documents += len(lengths)
+    runs = None if labels is None else (labels[0], self._levels_of(labels[1]))
+    added = self._documents.add(tokens, lengths, names, meta, runs, weights)
+    self._blocks.write(added.pop("tokens"))
+    self._num_tokens += len(tokens)
+    for name, values in added.items():
+      if len(values):
+        self._values[name].append(values)
 
   def finish(self, num_empty: int, skipped: dict[str, Any]) -> PartRow:
     """Writes what is left, then the row; returns it."""
-    sections = {"tokens": [0, self._totals["tokens"]]}
+    sections = {"tokens": [0, self._num_tokens]}
     for name, parts in self._values.items():
-      if name != "tokens":
-        self._file.align()
-        sections[name] = [self._file.size, sum(map(len, parts))]
-        for values in parts:
-          self._file.write(values)
-    self._file.end()
-    if self._temporary is not None:
-      os.replace(self._temporary, self._temporary.with_suffix(""))
+      self._blocks.align()
+      sections[name] = [self._blocks.sums.num_bytes, sum(map(len, parts))]
+      for values in parts:
+        self._blocks.write(values)
+    self._blocks.close()
     weights = list(self._levels)
-    levels = self._values.get("label_levels")
+    ends = []
+    if levels := self._values.get("label_levels"):
+      ends = [weights[levels[0][0]], weights[self._documents.last_level]]
     row = PartRow(
-      self._num_documents,
-      self._totals["tokens"],
-      self._dtypes["tokens"].str,
+      self._documents.num_documents,
+      self._num_tokens,
+      self._token_dtype.str,
       num_empty,
-      self._num_trained,
+      self._documents.num_trained,
       weights,
-      [weights[levels[0][0]], weights[self._last_level]] if levels else [],
+      ends,
       sections,
-      self._file.crc32c,
+      self._blocks.sums.crc32c(),
       skipped,
     )
-    data = json_values.encode(row)
-    work_files.write_summed(self._directory, f"{self._key}.json", data)
+    scratch.write_row(self._directory, f"{self._key}.json", row)
     return row
 
-  def _add_labels(
-    self, starts: np.ndarray, weights: np.ndarray, num_tokens: int
-  ) -> None:
-    if not len(starts):
-      return
+  def _levels_of(self, weights: np.ndarray) -> np.ndarray:
+    """Returns the levels of weights, new ones added."""
     # Levels are few, and so are other weights than the last ones.
-    found, nth = np.unique(np.asarray(weights, float), return_inverse=True)
-    for weight in found.tolist():
+    distinct, index = np.unique(np.asarray(weights, float), return_inverse=True)
+    levels = [
       self._levels.setdefault(weight + 0.0, len(self._levels))
-    if len(self._levels) > _MOST_LEVELS:
-      raise errors.PrepareError(
-        f"weights of tokens must be at most {_MOST_LEVELS} different ones, got"
-        f" {len(self._levels)}. Round them."
-      )
-    own = np.asarray([self._levels[w + 0.0] for w in found.tolist()])[nth]
-    trained = np.diff(np.append(starts, num_tokens)) * (weights > 0)
-    before = np.append(0, np.cumsum(trained))
-    new = np.flatnonzero(own != np.append(self._last_level, own[:-1]))
-    self._put("label_starts", self._totals["tokens"] + starts[new])
-    self._put("label_levels", own[new])
-    self._put("label_sums", self._num_trained + before[new])
-    self._num_trained += int(before[-1])
-    self._last_level = int(own[-1])
+      for weight in distinct.tolist()
+    ]
+    check_level_count(len(self._levels))
+    return np.asarray(levels, np.uint8)[index]
 
-  def _add_texts(self, name: str, texts: Sequence[str]) -> None:
-    joined = "".join(texts).encode()
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    if int(lengths.sum()) != len(joined):
-      # Not ASCII: bytes are more than characters.
-      encoded = (text.encode() for text in texts)
-      lengths = np.fromiter(map(len, encoded), np.int64, len(texts))
-    self._add_ends(f"{name}_offsets", lengths)
-    self._put(f"{name}_bytes", np.frombuffer(joined, np.uint8))
 
-  def _add_ends(self, name: str, lengths: np.ndarray) -> None:
-    ends = self._totals[name] + np.cumsum(lengths)
-    if len(ends):
-      self._totals[name] = int(ends[-1])
-    self._put(name, ends)
-
-  def _put(self, name: str, values: np.ndarray) -> None:
-    if len(values):
-      self._values[name].append(values.astype(self._dtypes[name], copy=False))
+def check_level_count(count: int) -> None:
+  """Raises PrepareError where tokens have too many different weights."""
+  if count > manifest_lib.MAX_LEVELS:
+    raise errors.PrepareError(
+      f"weights of tokens must be at most {manifest_lib.MAX_LEVELS} different"
+      f" ones, got {count}. Round them."
+    )
 
 
 class Part:
@@ -238,9 +193,9 @@ class Part:
       OSError: If it is not there.
       ValueError: If its row is damaged.
     """
-    self._directory, self._name = directory, f"{key}.part"
-    self._path = places.join(directory, self._name)
-    self.row: PartRow = _read_row(directory, f"{key}.json")
+    self._directory = directory
+    self._key = key
+    self.row: PartRow = scratch.read_row(PartRow, directory, f"{key}.json")
 
   def read(
     self, name: str, dtype: np.dtype, begin: int, end: int
@@ -248,10 +203,10 @@ class Part:
     """Yields values begin .. end - 1 of an array, some at a time.
 
     Args:
-      name: Of the array.
+      name: The array.
       dtype: The store's.
       begin: The first value.
-      end: After the last.
+      end: The value after the last.
 
     Raises:
       OSError: If they cannot be read.
@@ -259,152 +214,92 @@ class Part:
     """
     first, count = self.row.sections[name]
     if not 0 <= begin <= end <= count:
-      raise ValueError(f"{self._path} has {count} {name}, not {end}")
+      raise ValueError(f"{self._key}.part has {count} {name}, not {end}")
     stored = np.dtype(self.row.token_dtype) if name == "tokens" else dtype
     low, high = first + begin * stored.itemsize, first + end * stored.itemsize
     if low == high:
       return
-    with self._blocks() as read:
-      for number in range(low // BLOCK, -(-high // BLOCK)):
-        at = number * BLOCK
-        block = self._checked(read(number), number)
-        # No value lies in two blocks: sections are aligned.
-        here = block[max(low - at, 0) : high - at]
-        yield np.frombuffer(here, stored).astype(dtype, copy=False)
+    for number in range(low // BLOCK, -(-high // BLOCK)):
+      # No value lies in two blocks: sections are aligned.
+      block_start = number * BLOCK
+      data = self._block(number)[max(low - block_start, 0) : high - block_start]
+      yield np.frombuffer(data, stored).astype(dtype, copy=False)
 
   def verify(self) -> None:
     """Raises OSError or ValueError where a byte is not as it was written."""
-    with self._blocks() as read:
-      for number in range(len(self.row.crc32c)):
-        self._checked(read(number), number)
-      if read(len(self.row.crc32c)):
-        raise ValueError(f"{self._path} is too long")
+    for number in range(len(self.row.crc32c)):
+      self._block(number)
 
-  @contextlib.contextmanager
-  def _blocks(self) -> Iterator[Callable[[int], bytes]]:
-    """Yields what reads a block."""
-    if places.is_url(self._directory):
-      yield self._object_block
-      return
-    with open(self._path, "rb") as file:
+  def _block(self, number: int) -> bytes:
+    name, start = _place(self._key, number)
 
-      def read(number: int) -> bytes:
-        file.seek(number * BLOCK)
-        return file.read(BLOCK)
+    def check(data: bytes) -> None:
+      if checksums.crc32c(data) != self.row.crc32c[number]:
+        raise ValueError(f"{self._key}.part has other bytes in block {number}")
 
-      yield read
-
-  def _object_block(self, number: int) -> bytes:
-    name, begin = _object(self._name, number)
-    # The last one is shorter, and so is its object.
-    end = None if number + 1 == len(self.row.crc32c) else begin + BLOCK
-    return work_files.read(
-      self._directory,
-      name,
-      begin,
-      end,
-      lambda block: self._checked(block, number),
-    )
-
-  def _checked(self, block: bytes, number: int) -> bytes:
-    if google_crc32c.value(block) != self.row.crc32c[number]:
-      raise ValueError(f"{self._path} has other bytes in block {number}")
-    return block
+    # The last one is shorter, and so is its file.
+    stop = None if number + 1 == len(self.row.crc32c) else start + BLOCK
+    files = scratch.storage_at(self._directory)
+    return files.get(name, start, stop, check=check)
 
 
 def find(directory: str, key: str) -> PartRow | None:
   """Returns the row of a part that is complete and undamaged, else None."""
   try:
     part = Part(directory, key)
-    if not places.is_url(directory):
-      part.verify()  # Objects are whole, and checked as they are read.
+    if not scratch.storage_at(directory).durable:
+      part.verify()  # Objects of buckets are checked as they are read.
     return part.row
   except (OSError, ValueError):
     return None
 
 
-def _read_row(directory: str, name: str) -> PartRow:
-  data = work_files.read_summed(directory, name)
-  return json_values.parse(PartRow, data, name)
+def _place(key: str, block: int) -> tuple[str, int]:
+  """Returns the file that a block of a part is in, and where it begins."""
+  file, nth = divmod(block, _FILE_BLOCKS)
+  return f"{key}.part/{file:05}", nth * BLOCK
 
 
-def _object(name: str, number: int) -> tuple[str, int]:
-  """Returns the object that a block of a part is in, and where it begins."""
-  nth, block = divmod(number, _OBJECT_BLOCKS)
-  return f"{name}/{nth:05}", block * BLOCK
+class _BlockWriter:
+  """Writes the files of a part, and sums its blocks.
 
-
-class _Objects:
-  """A part that becomes objects as it is written."""
+  Attributes:
+    sums: The checksums of blocks.
+  """
 
   def __init__(self, directory: str, key: str):
+    self.sums: checked_file.PageSums = checked_file.PageSums(BLOCK)
     self._directory = directory
-    self._name = f"{key}.part"
-    self._written = 0
-    self._buffer = bytearray()
-
-  def write(self, data: memoryview) -> None:
-    """Takes bytes; sends those of objects that are full."""
-    full = _OBJECT_BLOCKS * BLOCK
-    while len(data):
-      room = full - len(self._buffer)
-      self._buffer += data[:room]
-      data = data[room:]
-      if len(self._buffer) == full:
-        self.flush()
-
-  def flush(self) -> None:
-    """Sends what is left."""
-    if self._buffer:
-      name, _ = _object(self._name, self._written * _OBJECT_BLOCKS)
-      work_files.write(self._directory, name, bytes(self._buffer))
-      self._buffer.clear()
-      self._written += 1
-
-  def close(self) -> None:
-    """Sends nothing."""
-
-
-class _CheckedFile:
-  """A new file, and the crc32c of each block of it."""
-
-  def __init__(self, file: Any):
-    self.crc32c: list[int] = []
-    self.size = 0
-    self._crc = 0
-    self._file = file
+    self._key = key
+    self._file: BinaryIO | None = None
+    self._stack = contextlib.ExitStack()
 
   def write(self, values: np.ndarray) -> None:
-    """Writes an array's bytes."""
-    if not len(values):
-      return
-    data = np.ascontiguousarray(values).view(np.uint8).view()
+    """Writes a contiguous array's bytes."""
+    data = values.view(np.uint8).view()
     data.flags.writeable = False
-    self._file.write(data.data)
-    begin = 0
-    while begin < len(data):
-      end = min(len(data), begin + BLOCK - self.size % BLOCK)
-      self._crc = google_crc32c.extend(self._crc, data[begin:end])
-      self.size += end - begin
-      begin = end
-      if self.size % BLOCK == 0:
-        self._end_block()
+    while len(data):
+      if self._file is None:
+        name, _ = _place(self._key, self.sums.num_bytes // BLOCK)
+        files = scratch.storage_at(self._directory)
+        self._file = self._stack.enter_context(files.new(name))
+      file_bytes = _FILE_BLOCKS * BLOCK
+      piece = data[: file_bytes - self.sums.num_bytes % file_bytes]
+      self._file.write(piece.data)
+      self.sums.update(piece)
+      if self.sums.num_bytes % file_bytes == 0:
+        self.close()
+      data = data[len(piece) :]
 
   def align(self) -> None:
     """Writes zeros up to where any value may begin."""
-    self.write(np.zeros(-self.size % _ALIGNMENT, np.uint8))
+    self.write(np.zeros(-self.sums.num_bytes % _ALIGNMENT, np.uint8))
 
-  def end(self) -> None:
-    """Closes the complete file."""
-    if self.size % BLOCK:
-      self._end_block()
-    self._file.flush()
-    self._file.close()
+  def close(self, *error: Any) -> None:
+    """Ends the file that is being written, or removes it if there is an error.
 
-  def close(self) -> None:
-    """Closes it as it is."""
-    self._file.close()
-
-  def _end_block(self) -> None:
-    self.crc32c.append(self._crc)
-    self._crc = 0
+    Args:
+      *error: As `__exit__` takes it; by default there is none.
+    """
+    self._file = None
+    self._stack.__exit__(*(error or (None, None, None)))

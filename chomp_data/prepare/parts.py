@@ -19,7 +19,7 @@ from chomp_data.prepare import part_files
 from chomp_data.prepare import progress
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.stores import vocabulary
@@ -29,7 +29,7 @@ _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 # Bytes are encoded in no time, and faster where they stay in a core's cache.
 _BATCH_BYTES = 2**19
-_VERSION = 6
+_VERSION = 7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     dtype = np.dtype(np.uint8)  # No token of a text is a special one.
   num_empty = num_documents = done = 0
   has_meta = options.read.has_meta
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   with part_files.PartWriter(
     task.directory,
     task.key,
@@ -130,30 +130,32 @@ def make_part(task: PartTask) -> part_files.PartRow:
   ) as writer:
     for documents, encoded in _encoded(task, tokenizer, skipped):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
-      done += sum(len(own.text) for own in documents)
-      num_documents += int(np.count_nonzero(encoded.lengths))
+      done += sum(len(document.text) for document in documents)
       lengths, weights = encoded.lengths, encoded.weights
       if not lengths.all():
-        kept = np.flatnonzero(lengths).tolist()
-        num_empty += len(documents) - len(kept)
-        documents = [documents[i] for i in kept]
-        lengths = lengths[kept]
-        weights = None if weights is None else weights[kept]
+        with_tokens = np.flatnonzero(lengths)
+        num_empty += len(documents) - len(with_tokens)
+        documents = [documents[i] for i in with_tokens.tolist()]
+        lengths = lengths[with_tokens]
+        weights = None if weights is None else weights[with_tokens]
+      num_documents += len(documents)
       writer.add(
         encoded.tokens,
         lengths,
-        [own.name for own in documents],
-        [own.meta for own in documents] if has_meta else None,
+        [document.name for document in documents],
+        [document.meta for document in documents] if has_meta else None,
         encoded.labels,
         weights,
       )
       # Text is less than the bytes that it stands in, or packed.
-      progress.reach(min(done, task.size), num_documents)
+      progress.report(min(done, task.size), num_documents)
     return writer.finish(num_empty, dataclasses.asdict(skipped))
 
 
 def _encoded(
-  task: PartTask, tokenizer: tokenizers.Tokenizer, skipped: skips.Skips
+  task: PartTask,
+  tokenizer: tokenizers.Tokenizer,
+  skipped: rejections.Rejections,
 ) -> Iterator[tuple[list[records.Document], labelled.Labelled]]:
   """Yields (documents, token ids) of batches of documents.
 

@@ -1,22 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How far a task is, reported from within it to whoever shows progress."""
+"""The progress of a task, reported from within it."""
 
 from collections.abc import Callable
 
-# Called with bytes of the task's input, and documents, that are done.
-Listener = Callable[[int, int], None]
+# Called with the bytes of the task's input, and documents, that are done.
+Callback = Callable[[int, int], None]
 
-_listener: Listener | None = None
-
-
-def listen(listener: Listener | None) -> None:
-  """Sets what is called as tasks of this process get on."""
-  global _listener
-  _listener = listener
+_callback: Callback | None = None
 
 
-def reach(done_bytes: int, documents: int = 0) -> None:
-  """Reports what of the task in hand is done."""
-  if _listener is not None:
-    _listener(done_bytes, documents)
+def set_callback(callback: Callback | None) -> None:
+  """Sets the progress callback of this process; None removes it."""
+  global _callback
+  _callback = callback
+
+
+def report(done_bytes: int, documents: int = 0) -> None:
+  """Reports what of the present task is done."""
+  if _callback is not None:
+    _callback(done_bytes, documents)

@@ -6,18 +6,15 @@
 has is its kind.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import dataclasses
 import os
 
 from chomp_data import errors
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import filters
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import array_record
 from chomp_data.prepare.reading import arrow
 from chomp_data.prepare.reading import base
@@ -44,60 +41,16 @@ def by_name(path: str) -> tuple[str, str]:
   raise AssertionError("Any name may be text.")
 
 
-def split(file: base.InputFile, part_bytes: int) -> list[base.InputPiece]:
-  """Splits a file into pieces of about `part_bytes`.
-
-  Args:
-    file: Which.
-    part_bytes: About how many bytes of it a piece is.
-
-  Returns:
-    Its pieces in order, at least one; the same wherever it is asked.
-
-  Raises:
-    BadInput: If the file is not of its kind after all.
-    PrepareError: If it cannot be read.
-  """
-  return INPUT_KINDS[file.kind].split(file, part_bytes)
-
-
 def count(piece: base.InputPiece) -> int:
-  """Returns how many numbers the records of a piece take: a pure function."""
+  """Returns how many numbers the records of a piece take."""
   return INPUT_KINDS[piece.file.kind].count(piece)
-
-
-def number(
-  pieces: Sequence[base.InputPiece],
-  counted: Callable[[Sequence[base.InputPiece]], Iterable[int]],
-) -> list[base.InputPiece]:
-  """Fills in the number of the first record of each piece.
-
-  Args:
-    pieces: Those of files, in order.
-    counted: Calls `count` for each of some pieces, on any engine, and returns
-      the results in order.
-
-  Returns:
-    The pieces, none of them with `first` open.
-  """
-  # What comes before a piece whose number is open.
-  asked = [i for i in range(len(pieces) - 1) if pieces[i + 1].first is None]
-  counts = dict(zip(asked, counted([pieces[i] for i in asked]), strict=True))
-  numbered: list[base.InputPiece] = []
-  for i, piece in enumerate(pieces):
-    if piece.first is None:
-      before = numbered[-1].first
-      assert before is not None  # Only what follows in a file is open.
-      piece = dataclasses.replace(piece, first=before + counts[i - 1])
-    numbered.append(piece)
-  return numbered
 
 
 def documents(
   piece: base.InputPiece,
   options: records.ReadOptions,
-  skipped: skips.Skips | None = None,
-  cleaned: skips.Skips | None = None,
+  skipped: rejections.Rejections | None = None,
+  cleaned: rejections.Rejections | None = None,
 ) -> Iterator[records.Document]:
   """Yields the documents of a piece.
 
@@ -118,19 +71,19 @@ def documents(
   if skipped is None or _is_undamaged(file, skipped):
     for at, record in _records(piece, options, skipped):
       suffix = "" if at is None else f":{at}"
-      place = file.name + suffix
+      name = file.name + suffix
       try:
         if isinstance(record, errors.BadInput):
           raise record
-        found = list(
-          records.documents(record, place, file.path + suffix, options)
+        of_record = list(
+          records.documents(record, name, file.path + suffix, options)
         )
       except errors.BadInput as error:
         if skipped is None:
           raise
         skipped.add(file.name, at, error)
         continue
-      for document in found:
+      for document in of_record:
         if options.filter is not None:
           reason = filters.reason_to_leave_out(
             options.filter, document.text, record, file.path + suffix
@@ -149,8 +102,8 @@ def documents(
 def documents_of(
   pieces: Sequence[base.InputPiece],
   options: records.ReadOptions,
-  skipped: skips.Skips | None = None,
-  cleaned: skips.Skips | None = None,
+  skipped: rejections.Rejections | None = None,
+  cleaned: rejections.Rejections | None = None,
 ) -> Iterator[records.Document]:
   """Yields the documents of pieces that are read together, without duplicates.
 
@@ -158,13 +111,13 @@ def documents_of(
     pieces: What to read, in order.
     options: How.
     skipped: See `documents`.
-    cleaned: Counts the documents that are left out although they are some.
+    cleaned: Counts the documents that are valid but filtered.
 
   Raises:
     BadInput: See `documents`.
     PrepareError: See `documents`.
   """
-  cleaned = cleaned or skips.Skips()
+  cleaned = cleaned or rejections.Rejections()
   left_out = frozenset()
   if options.duplicates is not None:
     left_out = duplicates.dropped(options.duplicates, pieces)
@@ -182,7 +135,7 @@ def documents_of(
 def _records(
   piece: base.InputPiece,
   options: records.ReadOptions,
-  skipped: skips.Skips | None,
+  skipped: rejections.Rejections | None,
 ) -> Iterator[base.Numbered]:
   """Yields the records of a piece, those of a truncated archive until its end.
 
@@ -197,7 +150,7 @@ def _records(
     skipped.add(file.name, None, error)
 
 
-def _is_undamaged(file: base.InputFile, skipped: skips.Skips) -> bool:
+def _is_undamaged(file: base.InputFile, skipped: rejections.Rejections) -> bool:
   """Whether a file can be decompressed until it ends; counts it if not.
 
   One that is only truncated can. Of a damaged one no line is known to be right:

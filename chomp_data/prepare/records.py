@@ -11,8 +11,10 @@ from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.prepare import chats
 from chomp_data.prepare import filters
+from chomp_data.prepare import option_fields
 from chomp_data.stores import document_fields
 
 ENCODING_ERRORS = ("strict", "replace")
@@ -23,52 +25,79 @@ _MOST_KEYS = 20
 _NOT_UTF8 = "not UTF-8"
 
 
-@dataclasses.dataclass(frozen=True)
-class ReadOptions:
+def _key(default: str | None, identity: str = option_fields.CHANGED) -> Any:
+  """Declares an option that names a key of records."""
+  return option_fields.option(
+    default, schema.text(), fix="Give one.", identity=identity
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DocumentOptions:
   """How documents are found in records.
 
+  In keys dots lead into objects, unless a record has the key as it is.
+
   Attributes:
-    text_key: The key of a record's text; dots lead into objects, here and
-      below, unless the record has the key as it is.
-    id_key: The key of the document's id, where a record has it.
-    encoding_errors: 'strict' or 'replace' (U+FFFD for what is no UTF-8).
-    raw: Whether text that is bytes is taken so, without decoding; it must be
-      UTF-8 even so, unless encoding errors are replaced.
-    meta_key: The key of what is kept of a document besides its id, or None.
-    meta_keys: The keys of several values in its place; see `document_fields`.
-    meta_default: What is kept where a document has no such key; None is an
-      error.
-    max_document_bytes: Longer lines, files and texts are no documents: memory
-      grows with them.
-    filter: The import path of a function that says what is kept, or None; see
-      `filters`.
-    filter_sha256: Of the file that it is in.
-    duplicates: Where it is noted which documents are duplicates, to be left
-      out, or None; see `duplicates`.
-    messages_key: The key of a chat's messages, in the place of a text.
-    chat: How they become documents.
-    prompt_key: With `completion_key`, the key of what comes before it and is
-      not trained on, in the place of a text.
-    completion_key: The key of what is trained on.
-    weight_key: The key of a document's weight, or None.
+    text_key: The key of the text in a JSON line, or its column; 'meta.text' is
+      the text in an object 'meta'.
+    id_key: The key of a document's id, a string or an integer, in a JSON line;
+      a document without one is called by its file and line, and a key that is
+      given and that no document has is an error.
+    meta_key: The key of a string or a number in a JSON line that the store
+      keeps of each document, for groups of documents (rows.group_by_meta).
+    meta_keys: The keys of several such values, with commas between them, in
+      place of --meta_key; by them documents are selected (rows.doc_meta) and
+      grouped (rows.group_by_meta).
+    meta_default: What the store keeps of documents without a key of --meta_key
+      or --meta_keys, which are errors otherwise; may be empty.
+    max_document_bytes: The most bytes of a line, of a text file, and of a text
+      in a table, since reading one takes up to ten times as much memory; a
+      longer one is no document.
+    encoding_errors: What text that is not UTF-8 is: an error, or read with
+      U+FFFD for its bad bytes (by the byte tokenizer, text files as they are).
+    filter: A function of yours that says which documents are kept, as
+      'package.module:function', found in PYTHONPATH; the others are counted by
+      what it returns.
+    messages_key: The key of a chat in the place of a text, a list of {'role',
+      'content'}; what the assistant says is trained on, and nothing else.
+    chat: How chats become documents.
+    prompt_key: The key of what comes before the text of --completion_key and
+      is not trained on, both in the place of a text.
+    completion_key: The key of what is trained on after --prompt_key.
+    weight_key: The key of a document's weight in training, a number of 0 or
+      more.
   """
 
-  text_key: str
-  id_key: str
-  encoding_errors: str
-  raw: bool
-  meta_key: str | None = None
-  meta_keys: tuple[str, ...] = ()
-  meta_default: str | None = None
-  max_document_bytes: int = MAX_DOCUMENT_BYTES
-  filter: str | None = None
-  filter_sha256: str = ""
-  duplicates: str | None = None
-  messages_key: str | None = None
-  chat: chats.ChatOptions = dataclasses.field(default_factory=chats.ChatOptions)
-  prompt_key: str | None = None
-  completion_key: str | None = None
-  weight_key: str | None = None
+  text_key: str = _key("text", option_fields.ALWAYS)
+  id_key: str = _key("id", option_fields.ALWAYS)
+  meta_key: str | None = _key(None)
+  meta_keys: tuple[str, ...] = option_fields.option(
+    (), identity=option_fields.CHANGED, commas=True
+  )
+  meta_default: str | None = option_fields.option(None)
+  max_document_bytes: int = option_fields.option(
+    MAX_DOCUMENT_BYTES,
+    schema.integer(1),
+    fix="Give the most bytes of a document.",
+    identity=option_fields.CHANGED,
+  )
+  encoding_errors: str = option_fields.option(
+    "strict",
+    schema.choice(ENCODING_ERRORS),
+    fix="Choose one.",
+    identity=option_fields.ALWAYS,
+  )
+  filter: str | None = option_fields.option(
+    None, identity=option_fields.CHANGED
+  )
+  messages_key: str | None = _key(None)
+  chat: chats.ChatOptions = option_fields.option(  # noqa: RUF009
+    chats.ChatOptions(), flag=None
+  )
+  prompt_key: str | None = _key(None)
+  completion_key: str | None = _key(None)
+  weight_key: str | None = _key(None)
 
   @property
   def has_labels(self) -> bool:
@@ -111,6 +140,23 @@ class ReadOptions:
     return self.meta_keys if self.meta_key is None else (self.meta_key,)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadOptions(DocumentOptions):
+  """Options of documents, and what a run determines besides.
+
+  Attributes:
+    raw: Whether text that is bytes stays bytes, without decoding; it must be
+      UTF-8 even so, unless encoding errors are replaced.
+    filter_sha256: Of the file that the filter is in.
+    duplicates: The directory of the duplicates to leave out, or None; see
+      `duplicates`.
+  """
+
+  raw: bool
+  filter_sha256: str = ""
+  duplicates: str | None = None
+
+
 class Document(NamedTuple):
   """One document.
 
@@ -148,13 +194,13 @@ def documents(
     yield document(record, name, where, options)
     return
   keys = (options.chat.tools_key, options.chat.template_kwargs_key)
-  found = [_value(record, key) if key else None for key in keys]
+  chat_values = [_value(record, key) if key else None for key in keys]
   for chat in chats.documents(
     _found(record, options.messages_key, "messages_key", where),
     options.chat,
     where,
     lambda value: _text(value, options, where),
-    *(None if value is _MISSING else value for value in found),
+    *(None if value is _MISSING else value for value in chat_values),
   ):
     whole = _document(record, name, where, options, chat.pieces)
     if chat.answer is not None:
@@ -188,7 +234,7 @@ def _document(
   pieces: chats.Pieces,
 ) -> Document:
   if options.has_labels:
-    text: str | bytes = "".join(own for own, _ in pieces)
+    text: str | bytes = "".join(piece for piece, _ in pieces)
     check_size(text, where, options)
   else:
     value = record.get(options.text_key)

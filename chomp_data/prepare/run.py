@@ -1,10 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From options to a published store; interrupted runs go on where they were.
+"""From options to a published store; a run that was killed is continued.
 
-Parts lie in `OUTPUT.partial` until the store is published; of a URL in a local
-directory, or there where workers may be on other machines. What was done is
-recognised by the files' names, sizes and times, the tokenizer and the options.
+    OUTPUT.partial/plan        which pieces the inputs are read in
+    OUTPUT.partial/parts       tokens of groups of pieces
+    OUTPUT.partial/shards      which shard files are complete
+    OUTPUT.partial/store       the store that is assembled
+
+It is a directory or, of an output in a bucket, in that bucket; there shard
+files are written to the output at once. Each file is named by all that decides
+it: names, sizes and versions of inputs, the tokenizer and the options.
 """
 
 from collections.abc import Callable
@@ -23,125 +28,45 @@ import shutil
 import sys
 from typing import Any
 
+from absl import logging
+
 from chomp_data import errors
-from chomp_data import schema
 from chomp_data import stores
 from chomp_data.prepare import chats
 from chomp_data.prepare import cleaning
+from chomp_data.prepare import detect
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
-from chomp_data.prepare import filters
 from chomp_data.prepare import id_checks
+from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import labelled
+from chomp_data.prepare import options as options_lib
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
-from chomp_data.prepare import recognition
 from chomp_data.prepare import records
+from chomp_data.prepare import rejections
+from chomp_data.prepare import scratch
 from chomp_data.prepare import shards
-from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
-from chomp_data.prepare import work_files
 from chomp_data.prepare.reading import base
-from chomp_data.prepare.tokenizers import training
-from chomp_data.stores import claims
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.storage import opening
+from chomp_data.storage import paths
+from chomp_data.storage import publish
 from chomp_data.stores.array_record import record_writer
-from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import zarr_store
 
-ON_ERROR = ("fail", "skip")
-_RECORDS = "array_record"
-FORMATS = ("zarr", _RECORDS)
+Options = options_lib.Options
 
 # What a manifest's `prepared` says of a run besides its options.
 _RESULTS = ("skipped", "without_id", "repeated_ids", "chats")
 
-# `inputs` is a field of the options, too.
-_SHARD_BYTES = inputs.SHARD_BYTES
-_Refused = list[tuple[base.InputFile, errors.BadInput]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """What to prepare, and how; see tools/prepare.py for each.
-
-  Attributes:
-    inputs: Globs, directories and paths.
-    output: The directory to create, or a URL, see `places`.
-    exclude: Patterns of files that are left out.
-    tokenizer: Which tokenizer.
-    train: A tokenizer to train on the inputs instead, or None.
-    text_key: The key of the text in JSONL.
-    id_key: The key of the id in JSONL.
-    id_required: Whether a document must have such a key.
-    meta_key: The key in JSONL of what is kept of a document besides its id,
-      or None.
-    meta_keys: The keys of several such values in its place.
-    meta_default: What is kept where a document has no such key; None is an
-      error.
-    max_document_bytes: The most bytes of a line, of a text file, and of a text
-      in a table; memory grows with it.
-    filter: The import path of a function that says which documents are kept,
-      see `filters`; the manifest's `prepared` counts the others.
-    duplicates: 'keep', or 'drop' all but the first of documents of the same
-      text; the manifest's `prepared` counts them.
-    messages_key: The key of a chat's messages, in the place of a text.
-    chat: How they become documents.
-    prompt_key: With `completion_key`, the key of what is not trained on, in
-      the place of a text.
-    completion_key: The key of what is trained on after it.
-    weight_key: The key of a document's weight, or None.
-    engine: One of `engines.ENGINES`.
-    engine_flags: Flags of the engine's own.
-    workers: Processes; 0 and 1 stay in this one.
-    format: 'zarr', or 'array_record' for records that others read, too.
-    compression: 'none' or 'zstd'; of zarr.
-    encoding_errors: 'strict' or 'replace'.
-    on_error: 'fail', or 'skip' files and lines that no document can be made
-      of; the manifest's `prepared` counts them under 'skipped'.
-    overwrite: Whether another store at `output` may be replaced.
-    chunk: Elements of a chunk.
-    shard_bytes: Bytes of input files that make one part.
-  """
-
-  inputs: tuple[str, ...]
-  output: str
-  exclude: tuple[str, ...] = ()
-  tokenizer: tokenizers.TokenizerSpec = dataclasses.field(
-    default_factory=tokenizers.TokenizerSpec
-  )
-  train: own_tokenizer.TrainOptions | None = None
-  text_key: str = "text"
-  id_key: str = "id"
-  id_required: bool = False
-  meta_key: str | None = None
-  meta_keys: tuple[str, ...] = ()
-  meta_default: str | None = None
-  max_document_bytes: int = records.MAX_DOCUMENT_BYTES
-  filter: str | None = None
-  duplicates: str = "keep"
-  messages_key: str | None = None
-  chat: chats.ChatOptions = dataclasses.field(default_factory=chats.ChatOptions)
-  prompt_key: str | None = None
-  completion_key: str | None = None
-  weight_key: str | None = None
-  engine: str = "pool"
-  engine_flags: tuple[str, ...] = ()
-  workers: int = 0
-  format: str = "zarr"
-  compression: str = "none"
-  encoding_errors: str = "strict"
-  on_error: str = "fail"
-  overwrite: bool = False
-  chunk: int = array_layout.DEFAULT_CHUNK
-  shard_bytes: int = _SHARD_BYTES
+_TABLES_OF_TEXT = (".csv", ".tsv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +74,11 @@ class Progress:
   """How far a run is.
 
   Attributes:
-    stage: 'count' (lines) and 'hash' (for duplicates), where there is need;
-      'train' where a tokenizer is trained; 'encode', then 'write'.
-    done_bytes: Bytes of input files that are read or encoded, or of the
-      store's that are written.
+    stage: 'plan' (kinds of files, and their pieces), 'count' (lines) and 'hash'
+      (for duplicates), where there is need; 'train' where a tokenizer is
+      trained; 'encode', then 'write'.
+    done_bytes: Bytes of input files that are done, or of the store's that are
+      written.
     total_bytes: Bytes of all of them.
     documents: Documents that are read or encoded.
   """
@@ -163,14 +89,75 @@ class Progress:
   documents: int
 
 
+Report = Callable[[Progress], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+  """What the rounds of a run share.
+
+  Attributes:
+    options: What is asked for.
+    work: The directory or URL of what is done so far.
+    engine: Calls functions.
+    report: Called with the progress.
+  """
+
+  options: Options
+  work: str
+  engine: engines.Engine
+  report: Report
+
+  def call(
+    self,
+    stage: str,
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    *,
+    done_bytes: int = 0,
+    documents: int = 0,
+  ) -> list[Any]:
+    """Returns what a function makes of each task, in order.
+
+    Args:
+      stage: Of the progress.
+      function: Pure, and importable by name.
+      tasks: What it is called with; each has a `size` in bytes.
+      done_bytes: Bytes that were done before, beside those of the tasks.
+      documents: Documents that were done before.
+    """
+    total = done_bytes + sum(task.size for task in tasks)
+    # A task that is done is yielded after its worker has begun another one, so
+    # that sums may go back: progress never does.
+    most_bytes = most_documents = 0
+
+    def on_progress(task_bytes: int, task_documents: int) -> None:
+      nonlocal most_bytes, most_documents
+      most_bytes = max(most_bytes, min(done_bytes + task_bytes, total))
+      most_documents = max(most_documents, documents + task_documents)
+      if total:
+        self.report(Progress(stage, most_bytes, total, most_documents))
+
+    results: dict[int, Any] = {}
+    if tasks:
+      on_progress(0, 0)
+    for number, result in self.engine.run(function, tasks, on_progress):
+      results[number] = result
+      done_bytes += tasks[number].size
+      if isinstance(result, part_files.PartRow):
+        documents += result.num_documents
+      on_progress(0, 0)
+    return [results[i] for i in range(len(tasks))]
+
+
 def prepare(
-  options: Options, report: Callable[[Progress], None] = lambda _: None
+  options: Options, report: Report = lambda _: None
 ) -> tuple[stores.Store, bool]:
   """Makes a store, unless it is there already.
 
   Args:
     options: What and how.
-    report: Called as parts are done.
+    report: Called as tasks are done.
 
   Returns:
     (the store, whether anything was written).
@@ -180,79 +167,39 @@ def prepare(
     StoreError: If the output cannot be written to.
     OSError: If the disk is full, for instance; nothing is published then.
   """
-  files, refused = _check(options)
-  prepared = _identity(options, [*files, *(f for f, _ in refused)])
+  files = options_lib.check(options)
   with (
-    destination.at(options.output) as output,
+    destination.locked(options.output) as output,
     contextlib.ExitStack() as stack,
   ):
+    make_engine = engines.ENGINES[options.engine]
+    engine = make_engine(
+      options.workers, options.engine_flags, paths.join(output.work, "engine")
+    )
+    stack.enter_context(contextlib.closing(engine))
+    writer = json.dumps(options_lib.identity(options, files), sort_keys=True)
+    claim = output.claimed(hashlib.sha256(writer.encode()).hexdigest())
+    # Where there is a store, nothing is written before it is known that another
+    # one is asked for.
+    holds_store = output.holds_store()
+    if not holds_store:
+      stack.enter_context(claim)
+    run = _Run(options, "" if holds_store else output.work, engine, report)
+    planned = _planned(run, files)
+    prepared = options_lib.identity(
+      options,
+      [planned_file.file for planned_file in sorted(planned, key=_is_refused)],
+    )
     store = _existing(output, options, prepared)
-    partial = publish.beside(output.local, ".partial")
-    work = str(partial)
-    if output.is_url and options.engine in engines.FAR:
-      work = _far_work(output)
     if store is not None:
-      # What a run left that was killed once its store was published.
-      _remove(output, partial)
+      # A run may have been killed after its store was published.
       output.tidy()
       return store, False
-    identity = json.dumps(prepared, sort_keys=True).encode()
-    stack.enter_context(output.claimed(hashlib.sha256(identity).hexdigest()))
-    make_engine = engines.ENGINES[options.engine]
-    engine = stack.enter_context(
-      contextlib.closing(
-        make_engine(
-          options.workers, options.engine_flags, places.join(work, "engine")
-        )
-      )
-    )
-    pieces = _pieces(options, files, engine, report)
-    spec = _tokenizer(options, pieces, work, report)
-    tokenizer = tokenizers.make_tokenizer(spec)
-    if options.train is None:
-      own_tokenizer.check_unchanged(
-        work, tokenizer.info, spec.source, anew=options.overwrite
-      )
-    tasks = _tasks(options, spec, pieces, work, engine, report)
-    rows = _make_parts(tasks, engine, report)
-    skipped = _skipped(refused, rows)
-    if not any(row.num_documents for row in rows):
-      raise errors.PrepareError(
-        f"`--input` must hold a document that is not empty, got {len(files)}"
-        f" files without one{_left_out(skipped)}. Give other files."
-      )
-    _check_id_key(options, pieces, skipped, rows)
-    cleans = options.filter is not None or options.duplicates == "drop"
-    if options.on_error == "skip" or cleans:
-      prepared = {**prepared, "skipped": skipped.left_out()}
-    # Where there are none, manifests stay as they were, to the byte.
-    if skipped.unnamed:
-      prepared = {**prepared, "without_id": skipped.unnamed}
-    if options.messages_key is not None:
-      prepared = {
-        **prepared,
-        "chats": chats.summary(tasks[0].options.read.chat, skipped.chats),
-      }
-    keys = [task.key for task in tasks]
-    if again := id_checks.repeated(tasks[0].directory, keys, rows):
-      prepared = {**prepared, "repeated_ids": again}
-    if places.is_url(work):
-      # Shard files are written where they belong, and the manifest last.
-      output.check(options.overwrite)
-      if options.overwrite:
-        output.clear()
-      _remove_directory(partial / "store")
-    _assemble(
-      tasks, rows, options, tokenizer, prepared, partial, work, output.path,
-      engine, report,
-    )  # fmt: skip
-    if options.format == _RECORDS:
-      _publish_records(partial, output.local, options, prepared)
-    else:
-      output.publish(
-        partial / "store", options.overwrite and not places.is_url(work)
-      )
-    _remove(output, partial)
+    if holds_store:
+      stack.enter_context(claim)
+      run = dataclasses.replace(run, work=output.work)
+    _make(run, planned, output, prepared)
+    output.tidy()
   return stores.open_store(output.path), True
 
 
@@ -274,210 +221,195 @@ def preview(
       " --duplicates=drop, which read all inputs first, got one of them. Leave"
       " it out."
     )
-  files, refused = _check(options, has_output=False)
+  files = options_lib.check(options, has_output=False)
+  # A whole file is one piece, so that no records are counted.
+  options = dataclasses.replace(options, shard_bytes=sys.maxsize)
+  planned = _planned(_Run(options, "", engines.Pool(0), lambda _: None), files)
   tokenizer = tokenizers.make_tokenizer(options.tokenizer)
-  read = _document_options(options, tokenizer)
-  skipped = _skipped(refused, ()) if options.on_error == "skip" else None
-  # A whole file is one piece: none has to be counted.
-  pieces = [
-    piece for file in files for piece in readers.split(file, sys.maxsize)
-  ]
+  read = options.read_options(tokenizer)
+  skipped = rejections.Rejections() if options.on_error == "skip" else None
+  pieces = [piece for planned_file in planned for piece in planned_file.pieces]
   documents = readers.documents_of(pieces, read, skipped)
   for document in itertools.islice(documents, count):
     yield document, labelled.encode(tokenizer, [document], read)
 
 
+def _is_refused(planned: input_plan.PlannedFile) -> bool:
+  return planned.error is not None
+
+
+def _planned(
+  run: _Run, files: Sequence[base.InputFile]
+) -> list[input_plan.PlannedFile]:
+  """Returns the pieces of all files, and which files are refused.
+
+  Raises:
+    PrepareError: If a file is refused and these are not skipped, if none can
+      be opened, or if there are only tables of text.
+  """
+  planned = input_plan.plan_files(
+    files,
+    run.options.shard_bytes,
+    run.options.read_options(),
+    run.work,
+    functools.partial(run.call, "plan"),
+  )
+  if run.options.on_error != "skip":
+    refused = [
+      str(planned_file.error)
+      for planned_file in planned
+      if planned_file.error is not None
+    ]
+    errors.PrepareError.raise_if(refused)
+  _check_tables_of_text(
+    [planned_file.file for planned_file in planned if not planned_file.problem]
+  )
+  return planned
+
+
+def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
+  """Warns of CSV files, which are text: each is one document.
+
+  Raises:
+    PrepareError: If there is nothing else, so that rows must be meant.
+  """
+  tables = [
+    file.path
+    for file in files
+    if file.kind == "text" and file.path.lower().endswith(_TABLES_OF_TEXT)
+  ]
+  if not tables:
+    return
+  advice = (
+    "For a document a row, convert it to Parquet, as pandas does:"
+    " read_csv(...).to_parquet(...)."
+  )
+  if len(tables) == len(files):
+    raise errors.PrepareError(
+      f"`--input` must hold documents, got only tables of text: {tables[0]}"
+      f"{f' and {len(tables) - 1:,} more' if len(tables) > 1 else ''}. {advice}"
+      " For a file a document, rename it to .txt."
+    )
+  logging.warning(
+    "%s (of %d such files) is read as text, one document. %s Or leave it out:"
+    " --exclude='*%s'.",
+    tables[0],
+    len(tables),
+    advice,
+    os.path.splitext(tables[0])[1],
+  )
+
+
+def _make(
+  run: _Run,
+  planned: Sequence[input_plan.PlannedFile],
+  output: destination.Destination,
+  prepared: Mapping[str, Any],
+) -> None:
+  """Makes the parts of a store, joins them, and publishes it."""
+  options, work = run.options, run.work
+  pieces = input_plan.number(
+    [piece for planned_file in planned for piece in planned_file.pieces],
+    work,
+    functools.partial(run.call, "count"),
+  )
+  spec = _tokenizer(run, pieces)
+  tokenizer = tokenizers.make_tokenizer(spec)
+  if options.train is None:
+    own_tokenizer.check_unchanged(
+      work, tokenizer.info, spec.source, anew=options.overwrite
+    )
+  tasks = _tasks(run, spec, pieces)
+  # Parts that are there, too: checking them is work for all processes.
+  rows = run.call("encode", parts.part_of, tasks)
+  rejected = _rejected(planned, rows)
+  if not any(row.num_documents for row in rows):
+    num_files = sum(not planned_file.problem for planned_file in planned)
+    raise errors.PrepareError(
+      f"`--input` must hold a document that is not empty, got {num_files}"
+      f" files without one{_left_out(rejected)}. Give other files."
+    )
+  _check_id_key(options, pieces, rejected, rows)
+  prepared = {**prepared, **_results(options, tasks, rows, rejected)}
+  _assemble(run, tasks, rows, tokenizer, prepared, output)
+  if options.format == options_lib.RECORDS:
+    _publish_records(output, options, prepared)
+  else:
+    output.publish(output.staged, options.overwrite)
+
+
+def _results(
+  options: Options,
+  tasks: Sequence[parts.PartTask],
+  rows: Sequence[part_files.PartRow],
+  rejected: rejections.Rejections,
+) -> dict[str, Any]:
+  """Returns what a manifest says of a run besides its options.
+
+  What there is none of is left out, so that manifests stay the same, to the
+  byte.
+  """
+  results: dict[str, Any] = {}
+  cleans = options.filter is not None or options.duplicates == "drop"
+  if options.on_error == "skip" or cleans:
+    results["skipped"] = rejected.left_out()
+  if rejected.unnamed:
+    results["without_id"] = rejected.unnamed
+  if options.messages_key is not None:
+    chat = tasks[0].options.read.chat
+    results["chats"] = chats.summary(chat, rejected.chats)
+  keys = [task.key for task in tasks]
+  if repeated := id_checks.repeated(tasks[0].directory, keys, rows):
+    results["repeated_ids"] = repeated
+  return results
+
+
 def _publish_records(
-  partial: pathlib.Path,
-  output: pathlib.Path,
+  output: destination.Destination,
   options: Options,
   prepared: Mapping[str, Any],
 ) -> None:
-  """Writes the store that is done as records, and publishes those."""
-  staging = partial / "records"
-  _remove_directory(staging)
-  record_writer.write_files(
-    zarr_store.open_zarr(partial / "store"), staging, prepared=prepared
-  )
-  record_writer.check_destination(output, options.overwrite)
-  publish.publish(staging, output)
-
-
-def _check(
-  options: Options, *, has_output: bool = True
-) -> tuple[list[base.InputFile], _Refused]:
-  """Returns the files, or raises all problems at once.
-
-  Returns:
-    The files to read, and those that are left out.
-  """
-  problems = []
-  for name, choices in (
-    ("format", FORMATS),
-    ("engine", engines.ENGINES),
-    ("compression", array_layout.COMPRESSIONS),
-    ("encoding_errors", records.ENCODING_ERRORS),
-    ("on_error", ON_ERROR),
-    ("duplicates", duplicates.DUPLICATES),
-  ):
-    value = getattr(options, name)
-    if value not in choices:
-      rule = schema.choice(choices)
-      problems.append(schema.bad_value(f"--{name}", rule, value, "Choose one."))
-  if options.format == _RECORDS and options.compression != "none":
-    problems.append(
-      "`--compression` must be none with --format=array_record, which has its"
-      f" own, got {options.compression!r}. Leave it out."
-    )
-  for name in ("meta_key", "meta_keys"):
-    value = getattr(options, name)
-    if options.format == _RECORDS and value:
-      problems.append(
-        f"`--{name}` must not be given with --format=array_record, whose"
-        f" records are token ids only, got {value!r}. Leave it out."
-      )
-  for name in ("text_key", "id_key", "output"):
-    if not getattr(options, name) and (has_output or name != "output"):
-      problems.append(f"`--{name}` must not be empty, got ''. Give one.")
-  if options.meta_key == "":
-    problems.append("`--meta_key` must not be empty, got ''. Give one.")
-  keys = options.meta_keys
-  if not all(keys) or len(set(keys)) < len(keys):
-    problems.append(
-      "`--meta_keys` must be distinct names that are not empty, got"
-      f" {','.join(keys)!r}. Correct them."
-    )
-  if options.meta_key is not None and keys:
-    problems.append(
-      "`--meta_key` and `--meta_keys` must not both be given, got"
-      f" {options.meta_key!r} and {','.join(keys)!r}. List all in --meta_keys."
-    )
-  if options.meta_default is not None and options.meta_key is None and not keys:
-    problems.append(
-      "`--meta_default` must not be given without --meta_key or --meta_keys,"
-      f" got {options.meta_default!r}. Name the key."
-    )
-  if options.max_document_bytes < 1:
-    problems.append(
-      "`--max_document_bytes` must be at least 1, got"
-      f" {options.max_document_bytes}. Give the most bytes of a document."
-    )
-  problems += _label_problems(options)
-  if options.workers < 0:
-    problems.append(
-      f"`--workers` must be at least 0, got {options.workers}. Give the number"
-      " of processes."
-    )
-  if not options.inputs:
-    problems.append("`--input` must be given, got none. Name some text.")
-  files, refused = None, []
-  try:
-    _check_tokenizer(options)
-  except (errors.PrepareError, errors.StoreError) as error:
-    problems.append(str(error))
-  try:
-    files, refused = recognition.recognise(
-      inputs.discover(
-        options.inputs,
-        options.exclude,
-        _own_paths(options.output) if has_output else [],
-      ),
-      _read_options(options, raw=False),
-    )
-    if options.on_error != "skip":
-      errors.PrepareError.raise_if([str(error) for _, error in refused])
-    recognition.check_tables_of_text(files)
-  except (errors.PrepareError, errors.StoreError) as error:
-    problems.append(str(error))
-  try:
-    if not has_output:
-      pass
-    elif options.format == _RECORDS:
-      publish.check_local(options.output)
-      record_writer.check_destination(pathlib.Path(options.output), True)
-    else:
-      destination.Destination(options.output).check(overwrite=True)
-  except stores.StoreError as error:
-    problems.append(str(error))
-  if problems or files is None:
-    raise errors.PrepareError("\n".join(problems))
-  return files, refused
-
-
-def _label_problems(options: Options) -> list[str]:
-  """Returns what is wrong with options of what is trained on."""
-  problems = [
-    f"`--{name}` must not be empty, got ''. Give one."
-    for name in ("messages_key", "prompt_key", "completion_key", "weight_key")
-    if getattr(options, name) == ""
-  ]
-  prompt, completion = options.prompt_key, options.completion_key
-  if (prompt is None) != (completion is None):
-    problems.append(
-      "`--prompt_key` and `--completion_key` must be given together, got"
-      f" {prompt!r} and {completion!r}. Give both."
-    )
-  if options.messages_key is not None and prompt is not None:
-    problems.append(
-      "`--prompt_key` must not be given with --messages_key, got"
-      f" {prompt!r}. Leave one of them out."
-    )
-  asked = [
-    name
-    for name in ("messages_key", "prompt_key", "weight_key")
-    if getattr(options, name) is not None
-  ]
-  if asked and options.format == _RECORDS:
-    problems.append(
-      f"`--{asked[0]}` must not be given with --format=array_record, whose"
-      " records have no place for labels and weights, got"
-      f" {getattr(options, asked[0])!r}. Leave one of them out."
-    )
-  return problems + chats.problems(options.chat, options.messages_key)
-
-
-def _check_tokenizer(options: Options) -> None:
-  if options.train is None:
-    tokenizers.make_tokenizer(options.tokenizer)
-    return
-  if options.tokenizer != tokenizers.TokenizerSpec():
-    raise errors.PrepareError(
-      "`--tokenizer` must not be given with --train_tokenizer, nor its special"
-      f" tokens, got {options.tokenizer}. Leave one of them out."
-    )
-  training.checked(options.train.algorithm, options.train.vocab_size)
+  """Writes the store that is complete as records, and publishes those."""
+  staging = pathlib.Path(output.work, "records")
+  with contextlib.suppress(FileNotFoundError):
+    shutil.rmtree(staging)
+  store = zarr_store.open_zarr(output.staged)
+  record_writer.write_files(store, staging, prepared=prepared)
+  record_writer.check_destination(output.local, options.overwrite)
+  publish.publish(staging, output.local)
 
 
 def _tokenizer(
-  options: Options,
-  pieces: list[base.InputPiece],
-  work: str,
-  report: Callable[[Progress], None],
+  run: _Run, pieces: list[base.InputPiece]
 ) -> tokenizers.TokenizerSpec:
   """Returns the tokenizer that is asked for, trained if need be."""
+  options = run.options
   if options.train is None:
     return options.tokenizer
-  read = _read_options(options, raw=False, tokens=training.SPECIAL_TEXTS)
   return own_tokenizer.train(
-    options.train, pieces, read, options.on_error, work,
-    lambda *told: report(Progress("train", *told)),
-  )  # fmt: skip
+    options.train,
+    pieces,
+    options.read_options(),
+    options.on_error,
+    run.work,
+    lambda *progress: run.report(Progress("train", *progress)),
+  )
 
 
 def _check_id_key(
   options: Options,
   pieces: Sequence[base.InputPiece],
-  skipped: skips.Skips,
+  rejected: rejections.Rejections,
   rows: Sequence[part_files.PartRow],
 ) -> None:
   """Raises PrepareError where an id is asked for that no document has."""
   documents = sum(row.num_documents + row.num_empty for row in rows)
-  documents += skipped.reasons.get(duplicates.REASON, 0)
-  if not options.id_required or skipped.unnamed < documents:
+  documents += rejected.reasons.get(duplicates.REASON, 0)
+  if not options.id_required or rejected.unnamed < documents:
     return
-  # What the keys are is said where a text is looked for under this one.
+  # The error of a text that is looked for under this key lists the keys.
   read = dataclasses.replace(
-    _read_options(options, raw=False),
+    options.read_options(),
     text_key=options.id_key,
     messages_key=None,
     prompt_key=None,
@@ -486,7 +418,9 @@ def _check_id_key(
   )
   got = "none"
   try:
-    readers.INPUT_KINDS[pieces[0].file.kind].check(pieces[0].file, read)
+    _, _, error = detect.look(pieces[0].file, sys.maxsize, read)
+    if error is not None:
+      raise error
     next(readers.documents(pieces[0], read), None)
   except errors.BadInput as error:
     got = f"{error.args[0]}: {error.problem.rstrip('.')}"
@@ -497,84 +431,29 @@ def _check_id_key(
   )
 
 
-def _skipped(
-  refused: _Refused, rows: Sequence[part_files.PartRow]
-) -> skips.Skips:
+def _rejected(
+  planned: Sequence[input_plan.PlannedFile], rows: Sequence[part_files.PartRow]
+) -> rejections.Rejections:
   """Returns all that was left out: files first, then by the order of parts."""
-  skipped = skips.Skips()
-  for file, error in refused:
-    skipped.add(file.name, None, error)
+  rejected = rejections.Rejections()
+  for planned_file in planned:
+    if planned_file.error is not None:
+      rejected.add(planned_file.file.name, None, planned_file.error)
   for row in rows:
-    skipped.join(skips.Skips(**row.skipped))
-  return skipped
+    rejected.join(rejections.Rejections(**row.skipped))
+  return rejected
 
 
-def _left_out(skipped: skips.Skips) -> str:
-  if not skipped.reasons:
+def _left_out(rejected: rejections.Rejections) -> str:
+  """Returns a clause of an error: how much was left out, and why."""
+  if not rejected.reasons:
     return ""
-  counts = [f"{count:,} {why}" for why, count in skipped.reasons.items()]
+  counts = [f"{count:,} {why}" for why, count in rejected.reasons.items()]
   first = "".join(
     f"; the first is {problem.removesuffix('.')}"
-    for problem in skipped.first[:1]
+    for problem in rejected.first[:1]
   )
   return f" (left out: {', '.join(counts)}{first})"
-
-
-def _own_paths(output: str) -> list[str]:
-  if places.is_url(output):
-    path = output.rstrip("/")
-    return [path, f"{path}.partial", claims.place_of(path)]
-  path = os.path.abspath(output)
-  return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
-
-
-def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
-  """Returns what a second run must have in common to have nothing to do."""
-  if options.train is None:
-    info = tokenizers.make_tokenizer(options.tokenizer).info
-    tokenizer: Any = parts.tokenizer_hash(info)
-  else:
-    # The same inputs give the same one, so it need not be trained to know.
-    tokenizer = {"trained": dataclasses.asdict(options.train)}
-  listing = json.dumps([[f.name, f.size, f.version] for f in files])
-  identity = {
-    "inputs": {
-      "files": len(files),
-      "bytes": sum(file.size for file in files),
-      "sha256": hashlib.sha256(listing.encode()).hexdigest(),
-    },
-    "tokenizer": tokenizer,
-    "text_key": options.text_key,
-    "id_key": options.id_key,
-    "encoding_errors": options.encoding_errors,
-    "compression": options.compression,
-    "chunk": options.chunk,
-    "shard_bytes": options.shard_bytes,
-  }
-  if options.format != "zarr":
-    identity["format"] = options.format
-  if options.on_error != "fail":
-    identity["on_error"] = options.on_error
-  if options.meta_key is not None:
-    # Stores without it stay as they were, to the byte.
-    identity["meta_key"] = options.meta_key
-    identity["meta_default"] = options.meta_default
-  if options.meta_keys:
-    identity["meta_keys"] = list(options.meta_keys)
-    identity["meta_default"] = options.meta_default
-  if options.max_document_bytes != records.MAX_DOCUMENT_BYTES:
-    identity["max_document_bytes"] = options.max_document_bytes
-  if options.filter is not None:
-    identity["filter"] = options.filter
-    identity["filter_sha256"] = filters.digest(options.filter)
-  if options.duplicates != "keep":
-    identity["duplicates"] = options.duplicates
-  for name in ("messages_key", "prompt_key", "completion_key", "weight_key"):
-    if (key := getattr(options, name)) is not None:
-      identity[name] = key
-  if options.messages_key is not None:
-    identity |= chats.identity(options.chat)
-  return identity
 
 
 def _existing(
@@ -583,36 +462,35 @@ def _existing(
   prepared: Mapping[str, Any],
 ) -> stores.Store | None:
   """Returns the store at the output if it is the one that is asked for."""
-  found: dict[str, Any] | None = None
+  stored: dict[str, Any] | None = None
   store: stores.Store | None = None
   try:
-    if options.format == _RECORDS:
-      found = record_writer.prepared_at(output.local)
-      store = None if found is None else stores.open_store(output.path)
+    if options.format == options_lib.RECORDS:
+      stored = record_writer.prepared_at(output.local)
+      store = None if stored is None else stores.open_store(output.path)
     elif output.holds_store():
-      own = zarr_store.open_zarr(output.path)
-      store, found = own, dict(own.manifest.prepared)
+      zarr = zarr_store.open_zarr(output.path)
+      store, stored = zarr, dict(zarr.manifest.prepared)
   except errors.AccessError:
-    raise  # What is there is not known.
+    raise  # Nobody knows what is there.
   except stores.StoreError as error:
     if options.overwrite:
       return None
     raise stores.StoreError(
       f"{error} Or replace it with --overwrite."
     ) from error
-  if found is None:
+  if stored is None:
     return None
-  # Results, not options.
   for name in _RESULTS:
-    found.pop(name, None)
-  if found == prepared:
+    stored.pop(name, None)
+  if stored == prepared:
     return store
   if options.overwrite:
     return None
   differences = [
-    f"{key}: {found.get(key)!r} there, {prepared.get(key)!r} asked for"
-    for key in {**prepared, **found}
-    if found.get(key) != prepared.get(key)
+    f"{key}: {stored.get(key)!r} there, {prepared.get(key)!r} asked for"
+    for key in {**prepared, **stored}
+    if stored.get(key) != prepared.get(key)
   ]
   raise stores.StoreError(
     f"{output.path} must be a store of the same inputs and options, got one"
@@ -621,81 +499,32 @@ def _existing(
   )
 
 
-def _read_options(
-  options: Options,
-  *,
-  raw: bool,
-  tokens: tuple[tuple[str, str], ...] = (),
-  special: tuple[str, ...] = (),
-) -> records.ReadOptions:
-  names = {field.name for field in dataclasses.fields(records.ReadOptions)}
-  own = {"raw", "chat", "filter_sha256", "duplicates"}
-  return records.ReadOptions(
-    **{name: getattr(options, name) for name in names - own},
-    raw=raw,
-    chat=dataclasses.replace(options.chat, tokens=tokens, special=special),
-    filter_sha256=filters.digest(options.filter) if options.filter else "",
-  )
-
-
-def _document_options(
-  options: Options, tokenizer: tokenizers.Tokenizer
-) -> records.ReadOptions:
-  return _read_options(
-    options,
-    raw=tokenizer.takes_bytes,
-    tokens=tokenizers.special_texts(tokenizer),
-    special=tokenizers.all_special_texts(tokenizer),
-  )
-
-
-def _pieces(
-  options: Options,
-  files: list[base.InputFile],
-  engine: engines.Engine,
-  report: Callable[[Progress], None],
-) -> list[base.InputPiece]:
-  pieces = [
-    piece
-    for file in files
-    for piece in readers.split(file, options.shard_bytes)
-  ]
-  return readers.number(
-    pieces,
-    lambda asked: _results(engine, report, "count", readers.count, asked),
-  )
-
-
 def _tasks(
-  options: Options,
-  spec: tokenizers.TokenizerSpec,
-  pieces: list[base.InputPiece],
-  work: str,
-  engine: engines.Engine,
-  report: Callable[[Progress], None],
+  run: _Run, spec: tokenizers.TokenizerSpec, pieces: list[base.InputPiece]
 ) -> list[parts.PartTask]:
-  directory = places.join(work, "parts")
+  """Returns what is encoded, having looked for duplicates if need be."""
+  options, work = run.options, run.work
+  directory = paths.join(work, "parts")
   if os.path.exists(spec.source):
     # Workers of an engine may be in another directory, or on another machine.
     source = os.path.abspath(spec.source)
-    if places.is_url(work):
+    storage = opening.open_storage(work)
+    if storage.directory is None:
       file = pathlib.Path(source).read_bytes()
       name = f"{hashlib.sha256(file).hexdigest()}.tokenizer"
-      places.at(work).write(name, file)
-      source = places.join(work, name)
+      storage.put(name, file)
+      source = storage.url(name)
     spec = dataclasses.replace(spec, source=source)
-  if not places.is_url(work):
-    os.makedirs(directory, exist_ok=True)
   tokenizer = tokenizers.make_tokenizer(spec)
   groups = inputs.group(pieces, options.shard_bytes)
-  read = _document_options(options, tokenizer)
+  read = options.read_options(tokenizer)
   if options.duplicates == "drop":
     read = cleaning.without_duplicates(
       groups,
       read,
       options.on_error,
       work,
-      functools.partial(_results, engine, report, "hash"),
+      functools.partial(run.call, "hash"),
     )
   part_options = parts.PartOptions(
     tokenizer=spec,
@@ -706,107 +535,45 @@ def _tasks(
   return [parts.PartTask(group, part_options, directory) for group in groups]
 
 
-def _results(
-  engine: engines.Engine,
-  report: Callable[[Progress], None],
-  stage: str,
-  function: Callable[[Any], Any],
-  tasks: Sequence[Any],
-) -> list[Any]:
-  """Returns what a function makes of each task, in order."""
-  total = sum(task.size for task in tasks)
-  done = most = documents = 0
-
-  def tell(reached: int, counted: int) -> None:
-    nonlocal most, documents
-    most = max(most, min(done + reached, total))
-    documents = max(documents, counted)
-    if total:
-      report(Progress(stage, most, total, documents))
-
-  results = {}
-  for number, result in engine.run(function, tasks, tell):
-    results[number] = result
-    done += tasks[number].size
-    tell(0, 0)
-  return [results[i] for i in range(len(tasks))]
-
-
-def _make_parts(
-  tasks: list[parts.PartTask],
-  engine: engines.Engine,
-  report: Callable[[Progress], None],
-) -> list[part_files.PartRow]:
-  """Returns the rows of all parts, in order, having made those missing."""
-  rows: dict[int, part_files.PartRow] = {}
-  sizes = [task.size for task in tasks]
-  done = documents = most = most_documents = 0
-
-  def tell(under_way: int, counted: int) -> None:
-    nonlocal most, most_documents
-    # Never back: a part that is done is yielded after its worker is free.
-    most = max(most, min(done + under_way, sum(sizes)))
-    most_documents = max(most_documents, documents + counted)
-    report(Progress("encode", most, sum(sizes), most_documents))
-
-  tell(0, 0)
-  # Those that are there, too: checking them is work for all processes.
-  for number, row in engine.run(parts.part_of, tasks, tell):
-    rows[number] = row
-    done += sizes[number]
-    documents += row.num_documents
-    tell(0, 0)
-  return [rows[i] for i in range(len(tasks))]
-
-
 def _assemble(
+  run: _Run,
   tasks: list[parts.PartTask],
   rows: list[part_files.PartRow],
-  options: Options,
   tokenizer: tokenizers.Tokenizer,
   prepared: Mapping[str, Any],
-  partial: pathlib.Path,
-  work: str,
-  output: str,
-  engine: engines.Engine,
-  report: Callable[[Progress], None],
+  output: destination.Destination,
 ) -> None:
-  """Joins parts into a complete store, not yet published.
-
-  Where the work is at a URL, shard files are written to the output, and the
-  rest of the store to a local directory.
-  """
-  staging, shard_rows = partial / "store", places.join(work, "shards")
-  staging.mkdir(parents=True, exist_ok=True)
-  if not places.is_url(work):
-    os.makedirs(shard_rows, exist_ok=True)
+  """Joins parts into a complete store, not yet published."""
+  options = run.options
+  output.begin(options.overwrite)
   arrays = shards.tasks(
     [task.key for task in tasks],
     rows,
     token_dtype=manifest_lib.token_dtype(tokenizer.info.vocab_size),
     chunk=options.chunk,
     compression=options.compression,
-    parts=places.join(work, "parts"),
-    staging=output if places.is_url(work) else str(staging),
-    shard_rows=shard_rows,
+    parts=tasks[0].directory,
+    store=output.shards,
+    shard_rows=paths.join(output.work, "shards"),
   )
+  num_documents = sum(row.num_documents for row in rows)
   written = _write_shards(
-    [task for _, own in arrays.values() for task in own],
-    staging,
-    engine,
-    lambda done, total: report(
-      Progress("write", done, total, sum(row.num_documents for row in rows))
-    ),
+    run,
+    [task for _, shard_tasks in arrays.values() for task in shard_tasks],
+    output.staged,
+    num_documents,
   )
   store_writer.finish_store(
-    staging,
+    output.staged,
     {
-      name: shards.finished(layout, [written[task.file] for task in own])
-      for name, (layout, own) in arrays.items()
+      name: shards.finished(
+        layout, [written[task.file] for task in shard_tasks]
+      )
+      for name, (layout, shard_tasks) in arrays.items()
     },
     tokenizer.info,
     tokenizer.file,
-    num_documents=sum(row.num_documents for row in rows),
+    num_documents=num_documents,
     num_empty_skipped=sum(row.num_empty for row in rows),
     prepared=prepared,
     levels=shards.levels_of(rows),
@@ -814,46 +581,32 @@ def _assemble(
 
 
 def _write_shards(
+  run: _Run,
   tasks: list[shards.ShardTask],
   staging: pathlib.Path,
-  engine: engines.Engine,
-  tell: Callable[[int, int], None],
+  num_documents: int,
 ) -> dict[str, shards.ShardRow]:
   """Returns the rows of all shard files, having written those missing."""
-  there = set(work_files.names(tasks[0].rows))
+  names = set(scratch.storage_at(tasks[0].rows).names())
   rows = {
     task.file: row
     for task in tasks
-    if task.row_name in there and (row := shards.find_shard(task))
+    if task.row_name in names and (row := shards.find_shard(task))
   }
-  for folder, _, names in os.walk(staging):
-    for name in names:
+  for folder, _, files in os.walk(staging):
+    for name in files:
       file = pathlib.Path(folder, name)
       if file.relative_to(staging).as_posix() not in rows:
         file.unlink()
   missing = [task for task in tasks if task.file not in rows]
-  total = sum(task.size for task in tasks)
-  done = total - sum(task.size for task in missing)
-  tell(done, total)
-  for number, row in engine.run(shards.write_shard, missing):
-    rows[missing[number].file] = row
-    done += missing[number].size
-    tell(done, total)
-  return rows
-
-
-def _far_work(output: destination.Destination) -> str:
-  """Returns where the work of a store at a URL is, if it is at one."""
-  return f"{output.path}.partial"
-
-
-def _remove(output: destination.Destination, partial: pathlib.Path) -> None:
-  """Removes what runs of any engine keep until their store is published."""
-  _remove_directory(partial)
-  if output.is_url:
-    work_files.remove(_far_work(output))
-
-
-def _remove_directory(path: pathlib.Path) -> None:
-  with contextlib.suppress(FileNotFoundError):
-    shutil.rmtree(path)
+  done = sum(task.size for task in tasks) - sum(task.size for task in missing)
+  written = run.call(
+    "write",
+    shards.write_shard,
+    missing,
+    done_bytes=done,
+    documents=num_documents,
+  )
+  return rows | {
+    task.file: row for task, row in zip(missing, written, strict=True)
+  }

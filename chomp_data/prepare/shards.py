@@ -18,19 +18,13 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import os
-import pathlib
-import secrets
-import tempfile
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import part_files
-from chomp_data.prepare import work_files
-from chomp_data.stores import json_values
-from chomp_data.stores import places
+from chomp_data.prepare import scratch
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -69,10 +63,9 @@ class ShardTask:
     shard: Which one.
     segments: What its values are, and those of blocks that begin in it.
     levels: Weights of the store's levels, where it has labels.
-    parts: Where parts are.
-    staging: Where the store is made; the store's own URL, where rows are at
-      one.
-    rows: Where rows of finished shards go.
+    parts: The directory or URL of parts.
+    store: The directory or URL that shard files are written to.
+    rows: The directory or URL of rows of finished shards.
   """
 
   array: str
@@ -81,7 +74,7 @@ class ShardTask:
   segments: tuple[Segment, ...]
   levels: tuple[float, ...]
   parts: str
-  staging: str
+  store: str
   rows: str
 
   @property
@@ -100,7 +93,7 @@ class ShardTask:
   def row_name(self) -> str:
     """What its row is called: by all that decides the file."""
     values = dataclasses.asdict(self)
-    for name in ("parts", "staging", "rows"):
+    for name in ("parts", "store", "rows"):
       del values[name]
     text = json.dumps(values, sort_keys=True)
     return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
@@ -125,10 +118,10 @@ class ShardRow:
 
 @dataclasses.dataclass(frozen=True)
 class _RowFile:
-  """What is kept of a shard file that is complete.
+  """What is noted of a shard file that is complete.
 
   Attributes:
-    file: What tells the file from others of its name.
+    file: Its size and version, which another file of its name has not.
     row: What is in it.
   """
 
@@ -173,14 +166,10 @@ def levels_of(rows: Sequence[part_files.PartRow]) -> tuple[float, ...]:
   """
   if not rows or "label_starts" not in rows[0].sections:
     return ()
-  found = {weight for row in rows for weight in row.levels}
-  first, most = manifest_lib.FIRST_LEVELS, manifest_lib.MAX_LEVELS
-  levels = (*first, *sorted(found - set(first)))
-  if len(levels) > most:
-    raise errors.PrepareError(
-      f"weights of tokens must be at most {most} different ones, got"
-      f" {len(levels)}. Round them."
-    )
+  first = manifest_lib.FIRST_LEVELS
+  weights = {weight for row in rows for weight in row.levels}
+  levels = (*first, *sorted(weights - set(first)))
+  part_files.check_level_count(len(levels))
   return levels
 
 
@@ -192,45 +181,55 @@ def tasks(
   chunk: int,
   compression: str,
   parts: str,
-  staging: str,
+  store: str,
   shard_rows: str,
 ) -> dict[str, tuple[array_layout.ArrayLayout, list[ShardTask]]]:
   """Returns the shard files of a store.
 
   Args:
-    keys: Of all parts, in order.
+    keys: The names of all parts, in order.
     rows: What is in each.
-    token_dtype: Of the tokens.
+    token_dtype: The dtype of the tokens.
     chunk: Elements of a chunk.
     compression: 'none' or 'zstd'.
-    parts: Where parts are.
-    staging: Where the store is made.
-    shard_rows: Where rows of finished shards go.
+    parts: See `ShardTask`.
+    store: See `ShardTask`.
+    shard_rows: See `ShardTask.rows`.
 
   Returns:
     By array its layout, and its shard files in order.
   """
   shard = chunk * array_layout.DEFAULT_CHUNKS_PER_SHARD
   levels = levels_of(rows)
-  out = {}
+  arrays = {}
   for name, joined in _joined(keys, rows, token_dtype).items():
     layout = array_layout.ArrayLayout(
       joined.dtype, joined.size, chunk, shard, compression
     )
-    own = []
+    shard_tasks = []
     for number in range(layout.num_shards):
-      low, high = number * shard, min((number + 1) * shard, layout.size)
-      # Blocks that begin in the shard may end behind it.
-      end = max(high, min(-(-high // tree_hash.BLOCK) * tree_hash.BLOCK,
-                          layout.size))  # fmt: skip
-      own.append(
+      low, _, end = _bounds(layout, number)
+      shard_tasks.append(
         ShardTask(
-          name, layout, number, joined.within(low, end), levels, parts,
-          staging, shard_rows,
+          name, layout, number, joined.within(low, end), levels, parts, store,
+          shard_rows,
         )
       )  # fmt: skip
-    out[name] = layout, own
-  return out
+    arrays[name] = layout, shard_tasks
+  return arrays
+
+
+def _bounds(
+  layout: array_layout.ArrayLayout, shard: int
+) -> tuple[int, int, int]:
+  """Returns the first value of a shard, its end, and that of its blocks.
+
+  Blocks that begin in a shard may end behind it.
+  """
+  low = shard * layout.shard
+  high = min(low + layout.shard, layout.size)
+  end = min(-(-high // tree_hash.BLOCK) * tree_hash.BLOCK, layout.size)
+  return low, high, max(high, end)
 
 
 def _joined(
@@ -244,39 +243,31 @@ def _joined(
     for name in rows[0].sections
   }
   dtypes = {**manifest_lib.DTYPES, "tokens": token_dtype}
-  none = np.zeros(len(rows), np.int64)
+  zeros = np.zeros(len(rows), np.int64)
 
-  def joined(name, counts, adds=none, skips=none, before=None, after=None):
-    own, begins = list(keys), np.cumsum(counts) - counts
-    columns = [begins, counts, skips, adds]
+  def joined(name, counts, adds=zeros, skips=zeros, before=None, after=None):
+    parts = list(keys)
+    columns = np.stack([counts, skips, adds])
+    # A value that is in no part is a part of its own, of nothing but itself.
+    for value, place in ((before, 0), (after, len(keys))):
+      if value is not None:
+        parts.insert(place, _NO_PART)
+        columns = np.insert(columns, place, [1, 0, value], axis=1)
+    counts, skips, adds = columns
+    begins = np.cumsum(counts) - counts
     size = int(counts.sum())
-    if before is not None:
-      own = [_NO_PART, *own]
-      columns = [columns[0] + 1, *columns[1:]]
-      columns = [
-        np.append(value, column)
-        for value, column in zip((0, 1, 0, before), columns, strict=True)
-      ]
-      size += 1
-    if after is not None:
-      own = [*own, _NO_PART]
-      columns = [
-        np.append(column, value)
-        for value, column in zip((size, 1, 0, after), columns, strict=True)
-      ]
-      size += 1
-    return _Joined(dtypes[name], size, own, *columns)
+    return _Joined(dtypes[name], size, parts, begins, counts, skips, adds)
 
-  out = {"tokens": joined("tokens", tokens)}
+  arrays = {"tokens": joined("tokens", tokens)}
   for name, of in manifest_lib.OFFSETS.items():
     if name in sizes:
       ends = np.cumsum(sizes[of]) - sizes[of]
-      out[name] = joined(name, documents, ends, before=0)
-      out[of] = joined(of, sizes[of])
+      arrays[name] = joined(name, documents, ends, before=0)
+      arrays[of] = joined(of, sizes[of])
   if "document_weights" in sizes:
-    out["document_weights"] = joined("document_weights", documents)
+    arrays["document_weights"] = joined("document_weights", documents)
   if "label_starts" in sizes:
-    # A run that goes on from part to part is one.
+    # A run that continues in the next part is one.
     skips, last = [], None
     for row in rows:
       skips.append(int(bool(row.ends) and row.ends[0] == last))
@@ -285,40 +276,37 @@ def _joined(
     counts = sizes["label_starts"] - skips
     trained = np.asarray([row.num_trained for row in rows])
     before = np.cumsum(trained) - trained
-    out["label_starts"] = joined(
+    arrays["label_starts"] = joined(
       "label_starts", counts, np.cumsum(tokens) - tokens, skips
     )
-    out["label_levels"] = joined("label_levels", counts, none, skips)
-    out["label_sums"] = joined(
+    arrays["label_levels"] = joined("label_levels", counts, zeros, skips)
+    arrays["label_sums"] = joined(
       "label_sums", counts, before, skips, after=int(trained.sum())
     )
-  return out
+  return arrays
 
 
 def find_shard(task: ShardTask) -> ShardRow | None:
   """Returns the row of a shard that is complete, else None."""
   try:
-    data = work_files.read_summed(task.rows, task.row_name)
-    found = json_values.parse(_RowFile, data, task.row_name)
-    # A run with other options may have put its own in the same place.
-    return found.row if found.file == _stamp(task) else None
+    noted = scratch.read_row(_RowFile, task.rows, task.row_name)
   except (OSError, ValueError):
     return None
+  # A run with other options may have written a file of the same name.
+  return noted.row if noted.file == _stamp(task) else None
 
 
 def _stamp(task: ShardTask) -> list[int | str | None]:
-  """Tells a file from others of its name."""
-  if places.is_url(task.staging):
-    return [work_files.place(task.staging).version(task.file)]
-  found = os.stat(pathlib.Path(task.staging, task.file))
-  return [found.st_size, found.st_mtime_ns, found.st_ino]
+  """Returns the size and version of a shard file that is there."""
+  info = scratch.storage_at(task.store).head(task.file)
+  return [] if info is None else [info.size, info.version]
 
 
 def write_shard(task: ShardTask) -> ShardRow:
   """Writes a shard file, whatever was there.
 
   Args:
-    task: Which.
+    task: The shard.
 
   Returns:
     Its row.
@@ -326,73 +314,28 @@ def write_shard(task: ShardTask) -> ShardRow:
   Raises:
     PrepareError: If a part is not as it was written.
   """
-  layout, block = task.layout, tree_hash.BLOCK
-  low = task.shard * layout.shard
-  high = min(low + layout.shard, layout.size)
-  first_block = -(-low // block)
-  has_blocks = first_block * block < high
-  begin_blocks = first_block * block if has_blocks else high
-  end = max(high, min(-(-high // block) * block, layout.size))
+  block = tree_hash.BLOCK
+  low, high, end = _bounds(task.layout, task.shard)
+  first_block = -(-low // block) * block
   content = tree_hash.TreeHash()
-  shard = _Shard(task)
   position = low
-  try:
+  with array_writer.new_shard(task.store, task.file, task.rows) as file:
+    writer = array_writer.ShardWriter(file, task.layout)
     for segment in task.segments:
       last = min(end, segment.begin + segment.count)
       for values in _values(task, segment, position, last):
-        shard.writer.append(values[: max(high - position, 0)])
-        content.update(values[max(begin_blocks - position, 0) :].data)
+        writer.append(values[: max(high - position, 0)])
+        content.update(values[max(first_block - position, 0) :].data)
         position += len(values)
-    num_bytes = shard.finish()
-  finally:
-    shard.close()
+    num_bytes = writer.finish()
   row = ShardRow(
     num_bytes,
-    shard.writer.crc32c,
-    shard.writer.stored_bytes,
-    [own.hex() for own in content.digests] if has_blocks else [],
+    writer.crc32c,
+    writer.stored_bytes,
+    [digest.hex() for digest in content.digests] if first_block < high else [],
   )
-  data = json_values.encode(_RowFile(_stamp(task), row))
-  work_files.write_summed(task.rows, task.row_name, data)
+  scratch.write_row(task.rows, task.row_name, _RowFile(_stamp(task), row))
   return row
-
-
-class _Shard:
-  """A shard file that gets its name when it is complete."""
-
-  def __init__(self, task: ShardTask):
-    self._task = task
-    if places.is_url(task.staging):
-      # Without a name: it is gone with its process.
-      self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115
-    else:
-      # Not in the store: a worker that is killed leaves it, another goes on.
-      self._file = pathlib.Path(task.rows, f"{secrets.token_hex(8)}.shard")
-    self.writer = array_writer.ShardWriter(self._file, task.layout)
-
-  def finish(self) -> int:
-    """Puts the file where it belongs; returns its bytes."""
-    num_bytes = self.writer.finish()
-    if isinstance(self._file, pathlib.Path):
-      path = pathlib.Path(self._task.staging, self._task.file)
-      path.parent.mkdir(parents=True, exist_ok=True)
-      os.replace(self._file, path)
-    else:
-      # Not in workers that write to a disk.
-      from chomp_data.stores.zarr import destination
-
-      self._file.seek(0)
-      data = self._file.read()
-      destination.Destination(self._task.staging).send(self._task.file, data)
-    return num_bytes
-
-  def close(self) -> None:
-    """Removes what is not finished."""
-    self.writer.close()
-    if isinstance(self._file, pathlib.Path):
-      self._file.unlink(missing_ok=True)
-    else:
-      self._file.close()
 
 
 def _values(task: ShardTask, segment: Segment, begin: int, end: int) -> Any:
@@ -406,8 +349,8 @@ def _values(task: ShardTask, segment: Segment, begin: int, end: int) -> Any:
     shift = segment.skip - segment.begin
     for values in part.read(task.array, dtype, begin + shift, end + shift):
       if task.array == "label_levels":
-        own = [task.levels.index(weight) for weight in part.row.levels]
-        yield np.asarray(own, dtype)[values]
+        levels = [task.levels.index(weight) for weight in part.row.levels]
+        yield np.asarray(levels, dtype)[values]
       else:
         yield values + dtype.type(segment.add) if segment.add else values
   except errors.StoreError:
@@ -423,7 +366,7 @@ def finished(
   layout: array_layout.ArrayLayout, rows: Sequence[ShardRow]
 ) -> array_writer.Finished:
   """Returns an array of which all shard files are written."""
-  digests = [bytes.fromhex(one) for row in rows for one in row.digests]
+  digests = [bytes.fromhex(digest) for row in rows for digest in row.digests]
   return array_writer.Finished(
     layout,
     tree_hash.joined(digests or tree_hash.TreeHash().digests),

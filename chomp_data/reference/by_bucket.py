@@ -54,7 +54,7 @@ class BucketLog:
     return [
       f"stage {text}"
       for begins, text in answers.of(self._pipe.run_plan).stages()
-      if self._first <= self._pipe.steps.before(begins) < step
+      if self._first <= self._pipe.run_plan.steps.before(begins) < step
     ]
 
   def take(self, step: int) -> dict[str, dict[str, Any]]:

@@ -116,7 +116,7 @@ class SourceLog:
 
   def _intended(self, first: int, last: int) -> np.ndarray:
     """Returns intended shares summed over steps first .. last - 1."""
-    mix = self._pipe.mix
+    mix = self._pipe.run_plan.mix
     if mix is None:
       return np.full(len(self._names), float(last - first))
     if first == 0 and self._summed[0] == last:
@@ -130,7 +130,7 @@ class SourceLog:
     total = np.zeros(len(self._names))
     if first == last:
       return total
-    begins = {self._pipe.steps.before(at) for at, _ in mix.stages}
+    begins = {self._pipe.run_plan.steps.before(at) for at, _ in mix.stages}
     starts = sorted(at for at in begins if first < at < last)
     for begin, end in itertools.pairwise([first, *starts, last]):
       total += _summed(share, begin, end)
@@ -138,7 +138,7 @@ class SourceLog:
 
   def _units(self, step: int) -> dict[str, int]:
     """Returns what sources consumed before a step, in the balanced unit."""
-    mix = self._pipe.mix
+    mix = self._pipe.run_plan.mix
     if mix is None:
       return self._pipe.accounts.rows(step)
     return {name: own.units for name, own in mix.consumed(step).items()}

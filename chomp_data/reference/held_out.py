@@ -23,6 +23,7 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.audit import visits
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
@@ -182,7 +183,7 @@ class HeldOut:
     trained = next(iter(run.sources.values())).store
     if (
       source_opening.tokenizers_differ(opened, trained)
-      or opened.vocab_size > run.vocab_size
+      or opened.tokenizer_info.vocab_size > run.vocab_size
     ):
       raise schema.ConfigError(
         [
@@ -325,7 +326,7 @@ class Memorization:
     if spans is None or step < first:
       first, spans = 0, np.zeros(len(self.document), np.int64)
     if step > first:
-      own = self._pipe.exposures(self.name, first, step)
+      own = visits.exposures(self._pipe, self.name, first, step)
       spans = spans + own[self.document]
       self._seen = (step, spans)
     return spans

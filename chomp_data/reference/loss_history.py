@@ -17,7 +17,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.reference import span_losses
-from chomp_data.stores import places
+from chomp_data.storage import storage
 
 # Steps that are planned at once.
 _BLOCK_STEPS = 2_048
@@ -94,7 +94,7 @@ class _Sums:
 
 
 def documents(
-  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
 ) -> list[dict[str, Any]]:
   """Returns the documents of steps first .. last - 1, the worst first.
 
@@ -151,7 +151,7 @@ def documents(
 
 
 def _within(
-  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
 ) -> Mapping[str, _Sums]:
   """Returns sums over a range of steps, of the documents trained on in it."""
   seen: dict[str, list[np.ndarray]] = {name: [] for name in pipe.source_names}
@@ -169,7 +169,7 @@ def _within(
 
 def _add(
   pipe: pipeline.Pipeline,
-  workdir: places.Place,
+  workdir: storage.Storage,
   first: int,
   last: int,
   sums: Mapping[str, _Sums],
@@ -182,7 +182,7 @@ def _add(
 
 
 def _read(
-  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
 ) -> Iterator[_Trained]:
   """Yields the spans of steps first .. last - 1 that were trained on."""
   if first >= last:

@@ -28,11 +28,11 @@ from absl import logging
 
 from chomp_data import errors
 from chomp_data.loading import saved_states
-from chomp_data.stores import checksums
-from chomp_data.stores import heartbeat
+from chomp_data.storage import bucket
+from chomp_data.storage import checksums
+from chomp_data.storage import heartbeat
+from chomp_data.storage import relative_names
 from chomp_data.stores import json_values
-from chomp_data.stores import places
-from chomp_data.stores import relative_names
 
 COMPLETE = saved_states.COMPLETE
 
@@ -62,7 +62,7 @@ class Mirror:
       url: Where the steps are.
       keep: How many of the newest steps are kept; None keeps all.
     """
-    self._place = places.ObjectPlace(url)
+    self._place = bucket.BucketStorage(url)
     self._keep = keep
 
   def steps(self) -> list[int]:
@@ -93,7 +93,7 @@ class Mirror:
       StoreError: If one cannot be read.
     """
     try:
-      data = self._place.read(f"{step}/{COMPLETE}", check=_parsed)
+      data = self._place.get(f"{step}/{COMPLETE}", check=_parsed)
     except (FileNotFoundError, ValueError) as error:
       if isinstance(error, errors.AccessError):
         raise
@@ -117,7 +117,7 @@ class Mirror:
           raise self._damaged(step, f"other bytes in {object_name}")
 
       try:
-        data = self._place.read(object_name, check=check)
+        data = self._place.get(object_name, check=check)
       except FileNotFoundError:
         raise self._damaged(step, f"no object {object_name}") from None
       with open(directory / name, "r+b") as file:
@@ -157,7 +157,7 @@ class Mirror:
         file.seek(begin)
         data = file.read(_BLOCK_BYTES)
       crc32c[name][begin // _BLOCK_BYTES] = checksums.crc32c(data)
-      self._place.write(_object(step, attempt, name, begin), data)
+      self._place.put(_object(step, attempt, name, begin), data)
 
     _for_all(
       send,
@@ -170,9 +170,9 @@ class Mirror:
     record = dataclasses.asdict(_Complete(attempt, crc32c))
     record["crc32c"] = _crc32c(record)
     data = json.dumps(record, indent=1).encode()
-    if not self._place.create(f"{step}/{COMPLETE}", data):
+    if not self._place.put(f"{step}/{COMPLETE}", data, create=True):
       raise errors.StoreError(
-        f"{self._place.file(f'{step}/{COMPLETE}')} must not exist, got a"
+        f"{self._place.url(f'{step}/{COMPLETE}')} must not exist, got a"
         " checkpoint there: another run writes to this work directory. End one"
         " of them, or give it another --workdir."
       )
@@ -190,10 +190,10 @@ class Mirror:
       What to rename it back.
     """
     name = f"{step}/{COMPLETE}"
-    data = self._place.read(name, check=_parsed)
-    self._place.write(f"{step}/{_SET_ASIDE}", data)
+    data = self._place.get(name, check=_parsed)
+    self._place.put(f"{step}/{_SET_ASIDE}", data)
     self._place.delete([name])
-    return self._place.file(f"{step}/{_SET_ASIDE}")
+    return self._place.url(f"{step}/{_SET_ASIDE}")
 
   def _tidy(self, step: int, attempt: str) -> None:
     """Removes steps not to be kept, and what other attempts left behind."""
@@ -218,7 +218,7 @@ class Mirror:
 
   def _damaged(self, step: int, got: str) -> DamagedError:
     return DamagedError(
-      f"{self._place.file(str(step))} must hold a whole checkpoint, got {got}."
+      f"{self._place.url(str(step))} must hold a whole checkpoint, got {got}."
     )
 
 
@@ -235,7 +235,7 @@ class Files:
       directory: Where the run writes them.
       apart: Folders there that are none of them.
     """
-    self._place = places.ObjectPlace(url)
+    self._place = bucket.BucketStorage(url)
     self._directory = directory
     self._apart = tuple(f"{folder}/" for folder in apart)
     # What is there, as it was when it was sent: size and time.
@@ -249,12 +249,12 @@ class Files:
     """
     for name in files:
       with contextlib.suppress(FileNotFoundError):
-        (self._directory / name).write_bytes(self._place.read(name))
+        (self._directory / name).write_bytes(self._place.get(name))
     for folder in folders:
       for name in self._place.names(f"{folder}/"):
         # Consoles of buckets make objects whose names end with a slash.
         if not relative_names.is_valid(name):
-          logging.warning("ignored the object %s", self._place.file(name))
+          logging.warning("ignored the object %s", self._place.url(name))
           continue
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +276,7 @@ class Files:
   def _send(self, name: str) -> None:
     # It may be gone again.
     with contextlib.suppress(FileNotFoundError):
-      self._place.write(name, (self._directory / name).read_bytes())
+      self._place.put(name, (self._directory / name).read_bytes())
 
   def _found(self) -> dict[str, tuple[int, int]]:
     found = {}

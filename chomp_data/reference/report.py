@@ -21,7 +21,8 @@ from chomp_data.audit import coverage as coverage_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
 from chomp_data.reference import progress
-from chomp_data.stores import publish
+from chomp_data.splice import grid
+from chomp_data.storage import publish
 
 DocumentLosses = Mapping[progress.Document, tuple[float, int]]
 
@@ -43,7 +44,6 @@ def scores(
     sharding: Of the batch axis.
   """
   seen = evaluation.trained(pipe, num_steps)
-  fixed = pipe.validation()
   return {
     name: {
       question: evaluation.score(
@@ -52,7 +52,7 @@ def scores(
       )
       for question, rows in {
         **evaluation.grids(source, seen[name]),
-        evaluation.VALIDATION: fixed[name],
+        evaluation.VALIDATION: grid.validation_of(source),
       }.items()
     }
     for name, source in pipe.sources.items()
@@ -88,7 +88,7 @@ def document_lines(
   worst = sorted(losses.items(), key=lambda item: -item[1][0])
   for (source, document), (loss, tokens) in worst[:_MOST_DOCUMENTS]:
     name = pipe.source_names[source]
-    identity = pipe.sources[name].store.document_id(document)
+    identity = pipe.sources[name].store.document_ids([document])[0]
     yield f"{loss:8.4f} nats  {tokens:8,} tokens  {name}: {identity}"
   if len(worst) > _MOST_DOCUMENTS:
     yield f"... {len(worst) - _MOST_DOCUMENTS} more documents"
@@ -119,7 +119,7 @@ def record(
       own.source: [
         {
           "document": document,
-          "id": pipe.sources[own.source].store.document_id(document),
+          "id": pipe.sources[own.source].store.document_ids([document])[0],
           "length": int(own.length[i]),
           "rows": int(own.rows[i]),
           "tokens": int(own.tokens[i]),

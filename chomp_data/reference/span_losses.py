@@ -21,7 +21,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.rows import spans as spans_lib
-from chomp_data.stores import places
+from chomp_data.storage import storage
 
 DIRECTORY = "span_losses"
 
@@ -86,7 +86,7 @@ class Writer:
   """Keeps the losses of a run's spans until a checkpoint, then writes them."""
 
   def __init__(
-    self, pipe: pipeline.Pipeline, workdir: places.Place, writes: bool
+    self, pipe: pipeline.Pipeline, workdir: storage.Storage, writes: bool
   ):
     """Writes nothing yet.
 
@@ -110,7 +110,7 @@ class Writer:
       if last > step:
         if first < step:
           raise errors.StateError(
-            f"{self._workdir.file(name)} must end at a checkpoint's step, got"
+            f"{self._workdir.url(name)} must end at a checkpoint's step, got"
             f" steps {first} .. {last - 1} where the run goes on from step"
             f" {step}. Move the file away, or resume from another checkpoint."
           )
@@ -158,7 +158,7 @@ class Writer:
     buffer = io.BytesIO()
     np.savez(buffer, **values)
     name = f"{DIRECTORY}/{self._first:012d}-{last:012d}.npz"
-    self._workdir.write(name, buffer.getvalue())
+    self._workdir.put(name, buffer.getvalue())
     self._first, self._steps = last, []
 
 
@@ -182,7 +182,7 @@ class Logged:
 
 
 def read(
-  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
 ) -> Iterator[Logged]:
   """Yields what was written of steps first .. last - 1, a file at a time.
 
@@ -209,7 +209,7 @@ def read(
     count = values["spans"][at - begin : stop - begin].astype(np.int64)
     if len(spans) != count.sum():
       raise errors.StateError(
-        f"{workdir.file(name)} must hold a loss for each span of steps {at} .."
+        f"{workdir.url(name)} must hold a loss for each span of steps {at} .."
         f" {stop - 1}, got {count.sum()} for {len(spans)} planned ones. Give"
         " the config that wrote it."
       )
@@ -223,13 +223,13 @@ def read(
     at = stop
   if at < last:
     raise errors.StateError(
-      f"{workdir.file(DIRECTORY)} must hold steps {first} .. {last - 1}, got"
+      f"{workdir.url(DIRECTORY)} must hold steps {first} .. {last - 1}, got"
       f" none of step {at}. Train with config.train.span_losses=True, or ask"
       " for other steps."
     )
 
 
-def steps_written(workdir: places.Place) -> tuple[int, int]:
+def steps_written(workdir: storage.Storage) -> tuple[int, int]:
   """Returns the first step written, and the one after the last; 0, 0 is none.
 
   Args:
@@ -246,7 +246,7 @@ def steps_written(workdir: places.Place) -> tuple[int, int]:
   return first, last
 
 
-def _files(workdir: places.Place) -> list[tuple[int, int, str]]:
+def _files(workdir: storage.Storage) -> list[tuple[int, int, str]]:
   """Returns (first step, step after the last, name), in order."""
   found = []
   for name in workdir.names(f"{DIRECTORY}/"):
@@ -255,13 +255,13 @@ def _files(workdir: places.Place) -> list[tuple[int, int, str]]:
   return sorted(found)
 
 
-def _loaded(workdir: places.Place, name: str) -> dict[str, Any]:
+def _loaded(workdir: storage.Storage, name: str) -> dict[str, Any]:
   try:
-    with np.load(io.BytesIO(workdir.read(name))) as file:
+    with np.load(io.BytesIO(workdir.get(name))) as file:
       return {name: file[name] for name in ("spans", "loss", "tokens")}
   except (OSError, ValueError, KeyError, EOFError) as error:
     raise errors.StateError(
-      f"{workdir.file(name)} must be a file of losses by span, got one that"
+      f"{workdir.url(name)} must be a file of losses by span, got one that"
       f" cannot be read ({error}). Remove it: its steps are lost to `losses`,"
       " not to the run."
     ) from error

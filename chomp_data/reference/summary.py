@@ -75,7 +75,11 @@ def sources(
   for coverage in read:
     record = by_source[coverage.source]
     filled = alone = None
-    if pipe.kind == "rows" and record["rows"] and len(coverage.length):
+    if (
+      pipe.run_options.kind == "rows"
+      and record["rows"]
+      and len(coverage.length)
+    ):
       filled = record["tokens"] / (record["rows"] * pipe.seq_len)
       lengths = np.minimum(coverage.length, pipe.seq_len)
       alone = float(lengths.mean()) / pipe.seq_len

@@ -174,7 +174,7 @@ def _input_problems(
       f" trainer, got {pipe.options.batch_format!r}. Unset it."
     )
   longest = "`config.data.seq_len`"
-  if pipe.kind != "rows":
+  if pipe.run_options.kind != "rows":
     longest = "the longest of `config.data.buckets.lengths`"
   for name, least, what in (
     ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
@@ -202,8 +202,8 @@ def _input_problems(
       " `config.data.epochs`."
     )
   elif train.num_steps is not None:
-    if pipe.mix is not None:
-      for line in pipe.mix.unserved(train.num_steps):
+    if pipe.run_plan.mix is not None:
+      for line in pipe.run_plan.mix.unserved(train.num_steps):
         logging.warning("%s", line)
     for line in answers.repeats(
       pipe.run_plan, train.num_steps, pipe.run_options.max_epochs

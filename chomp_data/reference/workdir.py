@@ -42,8 +42,9 @@ from chomp_data.loading import checkpoint_sums
 from chomp_data.loading import state_files
 from chomp_data.loading import watching
 from chomp_data.reference import mirror
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.storage import opening
+from chomp_data.storage import paths
+from chomp_data.storage import publish
 
 # What a checkpoint of a trainer holds, besides checksums.
 ITEMS = ("input", "model", "run")
@@ -89,14 +90,15 @@ class Workdir:
       StoreError: If there cannot be such a directory, the bucket cannot be
         read, or another process of this machine has the same work directory.
     """
-    self.path: str = path if places.is_url(path) else os.path.abspath(path)
+    storage = opening.open_storage(path)
+    is_remote = storage.directory is None
+    self.path: str = storage.path if is_remote else os.path.abspath(path)
     self._mirror: mirror.Mirror | None = None
     self._files: mirror.Files | None = None
     with contextlib.ExitStack() as stack:
       options = ocp.CheckpointManagerOptions(max_to_keep=keep)
       local = pathlib.Path(self.path)
-      if places.is_url(path):
-        self.path = places.at(path).path
+      if is_remote:
         local = stack.enter_context(_scratch(self.path))
         self._mirror = mirror.Mirror(self.checkpoints, keep)
         (local / _CHECKPOINTS).mkdir()
@@ -131,7 +133,7 @@ class Workdir:
   @property
   def checkpoints(self) -> str:
     """The directory or URL of the checkpoints, for messages."""
-    return places.join(self.path, _CHECKPOINTS)
+    return paths.join(self.path, _CHECKPOINTS)
 
   def choose(
     self, step: int | None = None, fall_back: bool = False
@@ -210,7 +212,7 @@ class Workdir:
     """Returns the error of a checkpoint that is damaged, with what to do."""
     others = [own for own in self._steps() if own != step]
     return errors.StateError(
-      f"the checkpoint at {places.join(self.checkpoints, str(step))} must be"
+      f"the checkpoint at {paths.join(self.checkpoints, str(step))} must be"
       f" whole, got {problem}. {_offer(step, others)}"
     )
 
@@ -247,7 +249,7 @@ class Workdir:
         raise self.damaged(step, problem)
       logging.warning(
         "skipped the checkpoint at %s: it has %s",
-        places.join(self.checkpoints, str(step)),
+        paths.join(self.checkpoints, str(step)),
         problem,
       )
     if candidates:
@@ -277,7 +279,7 @@ class Workdir:
       logging.warning(
         "the checkpoint at %s has no checksums, as earlier versions saved it:"
         " its model is trusted as found",
-        places.join(self.checkpoints, str(step)),
+        paths.join(self.checkpoints, str(step)),
       )
     if found is not None and self._mirror is not None:
       shutil.rmtree(path, ignore_errors=True)
@@ -412,7 +414,7 @@ def _make(path: pathlib.Path) -> None:
 @contextlib.contextmanager
 def _scratch(url: str):
   """Yields an empty directory of this process on a local disk."""
-  local = places.staging(url)
+  local = paths.staging(url)
   local = local.with_name(f"{local.name}-{jax.process_index()}")
   with publish.lock(local):
     # What a run that was killed left here may be newer, and is not whole.

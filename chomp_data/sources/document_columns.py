@@ -44,13 +44,35 @@ def load_or_build(
   Raises:
     StoreError: If the side index can be written nowhere.
   """
-  if num_documents < MIN_ON_DISK:
-    return {n: columns.ArrayColumn(array) for n, array in build().items()}
-  arrays = side_index.load_or_build(
-    store.path,
+  return load_or_build_parts(
+    store,
     name,
-    {"version": _VERSION, "store": store.hash, **key},
+    {"version": _VERSION, **key},
     lambda: [{n: _narrowed(array) for n, array in build().items()}],
+    num_documents,
+  )
+
+
+def load_or_build_parts(
+  store: stores.Store,
+  name: str,
+  key: Mapping[str, Any],
+  build: Callable[[], side_index.Parts],
+  num_documents: int,
+) -> dict[str, columns.Column]:
+  """As `load_or_build`, of arrays in parts; a side index keeps their dtypes."""
+  if num_documents < MIN_ON_DISK:
+    parts = list(build())
+    return {
+      n: columns.ArrayColumn(
+        np.concatenate([part[n] for part in parts if n in part]).astype(
+          np.int64
+        )
+      )
+      for n in dict.fromkeys(n for part in parts for n in part)
+    }
+  arrays = side_index.load_or_build(
+    store.path, name, {"store": store.hash, **key}, build
   )
   return {
     n: columns.ArrayColumn(array.read().astype(np.int64))

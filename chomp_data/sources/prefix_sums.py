@@ -15,9 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_units
-from chomp_data.stores import background
+from chomp_data.storage import background
 
 # Blocks of an epoch with sums at every row, and epochs with sums.
 _BLOCKS_CACHED = 16
@@ -102,28 +103,20 @@ class _EpochSums:
     inside = positions - edges[block]
     if self._each is not None:
       return sums[block] + inside * self._each
-    within = block[inside > 0]
-    if not len(within):
-      return sums[block]
-    # Mostly one or two blocks, which need no sort.
-    lowest = within.min()
-    block_numbers = lowest + np.flatnonzero(np.bincount(within - lowest))
+    within = np.flatnonzero(inside)
+    by_block = list(ragged.by_value(block[within]))
     # Backwards, because cutting a block renumbers those after it.
     is_cut = [
-      self._cut(number, int(positions[block == number].max()))
-      for number in block_numbers[::-1].tolist()
+      self._cut(number, int(positions[within[picks]].max()))
+      for number, picks in by_block[::-1]
     ]
     if any(is_cut):
       return self.before(positions)
     totals = sums[block]
-    for number in block_numbers.tolist():
-      picks = (
-        np.flatnonzero(block == number)
-        if len(block_numbers) > 1
-        else slice(None)
-      )
+    for number, picks in by_block:
       first_row, end_row = edges[number : number + 2].tolist()
-      totals[picks] += self._table(first_row, end_row)[inside[picks]]
+      rows = within[picks]
+      totals[rows] += self._table(first_row, end_row)[inside[rows]]
     return totals
 
   def rows_below(self, units: int, near: bool = False) -> int:
@@ -253,10 +246,8 @@ class PrefixSums:
       first_row, units, each = self._equal_rows
       return units + (rows - first_row) * each
     epoch, index = self._source.epochs.locate(rows)
-    numbers = epoch[:1] if (epoch == epoch[0]).all() else np.unique(epoch)
     totals = np.empty(len(rows), np.int64)
-    for number in numbers.tolist():
-      picks = slice(None) if len(numbers) == 1 else epoch == number
+    for number, picks in ragged.by_value(epoch):
       positions = index[picks]
       totals[picks] = self._units_before_epoch(number)
       # The first row of an epoch needs no sums of that epoch.

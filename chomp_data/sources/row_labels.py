@@ -12,8 +12,8 @@ import dataclasses
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.index import ragged
 from chomp_data.rows import row_layout
-from chomp_data.rows import span_labels
 from chomp_data.rows import spans as spans_lib
 
 
@@ -63,17 +63,62 @@ def runs_of(
     store, part = by_source[number], spans
     if not isinstance(pick, slice):
       part = spans.take(pick, spans.row[pick], spans.num_rows)
-    span, begin, stop, level = store.label_runs(*span_labels.needed(part))
-    weight = store.levels[level]
-    if store.has_document_weights:
-      weight = weight * store.document_weights(part.document)[span]
-    begin, stop = span_labels.placed(part, seq_len, span, begin, stop)
+    span, begin, stop, level = store.labels.runs(*_labelled_ranges(part))
+    weight = store.labels.levels[level]
+    if store.labels.has_document_weights:
+      weight = weight * store.labels.document_weights(part.document)[span]
+    begin, stop = _positions(part, seq_len, span, begin, stop)
     parts.append((begin, stop, weight))
   if len(parts) == 1:
     return Runs(*parts[0])
   columns = [np.concatenate(values) for values in zip(*parts, strict=True)]
   order = np.argsort(columns[0], kind="stable")
   return Runs(*(values[order] for values in columns))
+
+
+def _labelled_ranges(
+  spans: spans_lib.Spans,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the ranges of stored tokens whose labels a plan needs.
+
+  A span needs the labels of its tokens; a span of only an added token needs the
+  label of the adjacent stored token.
+
+  Returns:
+    (position in the store int64[N], length int64[N], at least 1).
+  """
+  length = spans.stored()[0]
+  offset = spans.offset
+  if spans.eos is not None:
+    # A span of only an EOS begins where its document's tokens end.
+    offset = offset - (spans.eos & (length == 0))
+  return offset, np.maximum(length, 1)
+
+
+def _positions(
+  spans: spans_lib.Spans,
+  seq_len: int,
+  span: np.ndarray,
+  begin: np.ndarray,
+  stop: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns where runs of labels begin and end in the flattened rows.
+
+      a span of 4 at column 2 with an added EOS, its tokens in runs of 2 and 1:
+      -> runs at columns 2 .. 3 and 4 .. 5
+
+  Run i is of tokens begin[i] .. stop[i] - 1 of the labelled range of span[i].
+  An added EOS has the label of its document's last token, an added BOS that of
+  the first one.
+  """
+  span_begin = (spans.row * seq_len + spans.column)[span]
+  length = spans.length[span]
+  bos = 0 if spans.bos is None else spans.bos[span]
+  _, is_last = ragged.run_edges(span)
+  return (
+    span_begin + np.where(begin == 0, 0, begin + bos),
+    span_begin + np.where(is_last, length, stop + bos),
+  )
 
 
 def following(
@@ -93,10 +138,10 @@ def following(
   after = (spans.offset + spans.stored()[0])[pick]
   # An added EOS has the label of the last token.
   after -= spans.following[pick] == 2
-  level = store.label_runs(after, np.ones_like(after))[3]
-  weight = store.levels[level]
-  if store.has_document_weights:
-    weight = weight * store.document_weights(spans.document[pick])
+  level = store.labels.runs(after, np.ones_like(after))[3]
+  weight = store.labels.levels[level]
+  if store.labels.has_document_weights:
+    weight = weight * store.labels.document_weights(spans.document[pick])
   return weight
 
 
@@ -116,25 +161,20 @@ def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
   end = spans.offset + stored
   # The first stored token is a target after an added BOS only.
   first_target = spans.offset + (column == spans.column)
-  before = store.trained_before(
+  before = store.labels.trained_before(
     np.concatenate([np.minimum(first_target, end), end, np.maximum(end - 1, 0)])
   )
   first_target, end, last_token = np.split(before, 3)
   trained = end - first_target
   if spans.eos is not None:
     trained += (spans.eos & (spans.length > 1)) * (end - last_token)
-  if store.has_document_weights:
-    trained *= store.document_weights(spans.document) > 0
+  if store.labels.has_document_weights:
+    trained *= store.labels.document_weights(spans.document) > 0
   return trained
 
 
 def trains_on_any(store: stores.Store) -> bool:
   """Returns whether a store trains on some token, by levels and by weights."""
-  if not store.trained_before(np.asarray([store.num_tokens]))[0]:
+  if not store.labels.trained_before(np.asarray([store.num_tokens]))[0]:
     return False
-  return not store.has_document_weights or any(
-    store.document_weights(
-      np.arange(first_document, first_document + len(lengths))
-    ).any()
-    for first_document, lengths in store.iter_lengths()
-  )
+  return store.labels.any_document_trained

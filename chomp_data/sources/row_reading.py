@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
@@ -77,10 +76,10 @@ def read(
   opened = stores_by_number.values()
   label_fields = [name for name in LABEL_FIELDS if name in extra]
   if "loss_weight" not in label_fields and any(
-    each.has_weights for each in opened
+    each.labels.has_weights for each in opened
   ):
     label_fields.append("loss_weight")
-  if label_fields or any(store.has_labels for store in opened):
+  if label_fields or any(store.labels.has_runs for store in opened):
     _label(batch, stores_by_number, fetched, label_fields, last_weight)
   return batch
 
@@ -116,9 +115,9 @@ def batch_of(
     int32[N] and `document_id` int64[N, document_slots].
   """
   extra = ["attention_mask"]
-  if any(store.has_weights for store in opened):
+  if any(store.labels.has_weights for store in opened):
     extra.append("loss_weight")
-  if any(store.has_labels or store.has_weights for store in opened):
+  if any(store.labels.has_runs or store.labels.has_weights for store in opened):
     extra.append("label_weight")
   return {
     **reader.read(spans, extra),
@@ -166,13 +165,8 @@ def _label(
 ) -> None:
   """Applies labels of stores to `loss_mask`, and adds label fields.
 
-  Args:
-    batch: The fields, which are changed.
-    by_source: The store of each source that spans are of.
-    spans: The plan, without masked spans.
-    label_fields: Which of `LABEL_FIELDS` to add.
-    last_weight: float32[N], the weight of the token after each row as a
-      target, or None for 0.
+  `last_weight` float32[N] is the weight of the token after each row as a
+  target; None is 0.
   """
   mask = batch["loss_mask"]
   runs = row_labels.runs_of(by_source, spans, mask.shape[1])
@@ -191,69 +185,45 @@ def _label(
     )
 
 
-def by_layout(
-  sources: Mapping[int, Readable], spans: spans_lib.Spans, one_layout: bool
-) -> Iterator[
-  tuple[np.ndarray | slice, Mapping[int, Readable], spans_lib.Spans]
-]:
-  """Yields planned rows, separated by source where layouts differ.
-
-  Args:
-    sources: All sources of the rows by number.
-    spans: The plan.
-    one_layout: Whether all sources share a layout.
-
-  Yields:
-    (rows of the plan, their sources, their spans, renumbered from row 0).
-    Rows of padding have the layout of the first source, so that they do not
-    depend on which rows a process reads.
-  """
-  if one_layout:
-    present = np.flatnonzero(np.bincount(spans.source)).tolist()
-    numbers = present or [min(sources)]
-    yield slice(None), {n: sources[n] for n in numbers}, spans
-    return
-  source = spans.row_source()
-  source[source < 0] = min(sources)
-  present = np.flatnonzero(np.bincount(source)).tolist()
-  for number in present:
-    if len(present) == 1:
-      yield slice(None), {number: sources[number]}, spans
-    else:
-      rows = np.flatnonzero(source == number)
-      yield rows, {number: sources[number]}, spans.of_rows(rows)
-
-
 def read_apart(
   sources: Mapping[int, Readable],
   spans: spans_lib.Spans,
   one_layout: bool,
-  extra: Collection[str] = (),
-  columns: tuple[int, int] | None = None,
+  read_part: Callable[
+    [Mapping[int, Readable], spans_lib.Spans], dict[str, np.ndarray]
+  ],
 ) -> dict[str, np.ndarray]:
-  """Reads and places planned rows of sources that may differ in layout.
+  """Reads planned rows, separately by source where layouts differ.
+
+  Rows of padding have the layout of the first source, so that they do not
+  depend on which rows a process reads.
 
   Args:
     sources: All sources of the rows by number.
     spans: The plan.
     one_layout: Whether all sources share a layout.
-    extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too.
-    columns: (first, last + 1) of the columns whose tokens and labels are read,
-      or None for all; tokens of others are padding.
+    read_part: Reads planned rows of sources that share a layout.
 
   Returns:
-    The fields of `read`.
+    What `read_part` returns, of all rows.
   """
-  batch: dict[str, np.ndarray] = {}
-  for rows, part_sources, part in by_layout(sources, spans, one_layout):
-    fields = read(part_sources, part, extra, columns)
-    if isinstance(rows, slice):
-      return fields
-    for name, value in fields.items():
-      if name not in batch:
-        batch[name] = np.empty((spans.num_rows, *value.shape[1:]), value.dtype)
-      batch[name][rows] = value
-  return batch
+  source = spans.source
+  if not one_layout:
+    source = spans.row_source()
+    source[source < 0] = min(sources)
+  present = np.flatnonzero(np.bincount(source)).tolist() or [min(sources)]
+  if one_layout or len(present) == 1:
+    return read_part({number: sources[number] for number in present}, spans)
+  fields: dict[str, np.ndarray] = {}
+  for number in present:
+    rows = np.flatnonzero(source == number)
+    part = read_part({number: sources[number]}, spans.of_rows(rows))
+    for name, value in part.items():
+      if name not in fields:
+        shape = spans.num_rows, *value.shape[1:]
+        fields[name] = np.empty(shape, value.dtype)
+      fields[name][rows] = value
+  return fields
 
 
 def copy_tokens(
@@ -313,7 +283,7 @@ def read_following(
     if source.layout.eos_id is not None:
       token[rows[following == 2]] = source.layout.eos_id
     weight[rows] = 1
-    if source.store.has_labels or source.store.has_weights:
+    if source.store.labels.has_runs or source.store.labels.has_weights:
       pick = np.arange(len(spans))[pick]
       weight[rows] = row_labels.following(source.store, spans, pick)
   return token, weight

@@ -31,7 +31,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_units
-from chomp_data.stores import background
+from chomp_data.storage import background
 
 # Raise it when the same fingerprint begins to mean other rows or units.
 FINGERPRINT_SCHEMA = 1
@@ -157,7 +157,7 @@ class RowSource(abc.ABC):
     """Units of which every epoch after the ramp consumes the same."""
     return ()
 
-  @row_units.uniform_arguments
+  @schema.arguments(**row_units.UNIFORM_RULES)
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
     """Returns what every row of an epoch consumes; None where rows differ.
 
@@ -168,7 +168,7 @@ class RowSource(abc.ABC):
     del epoch, unit
     return None
 
-  @row_units.block_arguments
+  @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
@@ -183,7 +183,7 @@ class RowSource(abc.ABC):
     del epoch, unit, rows
     return None
 
-  @row_units.units_arguments
+  @schema.arguments(**row_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns what rows of an epoch consume, int64[N].
 
@@ -232,8 +232,7 @@ class RowSource(abc.ABC):
     """
     spans = _checked_spans(spans).live()
     stored = spans.stored()[0]
-    if self.store.has_labels or self.store.has_document_weights:
-      self.store.prefetch_labels(spans.offset, stored, spans.document)
+    self.store.labels.prefetch(spans.offset, stored, spans.document)
     return self.store.prefetch(spans.offset, stored)
 
   @final

@@ -48,7 +48,7 @@ def format_of(
   return transfer_format.TransferFormat(
     seq_len=layouts[0].seq_len,
     wide=transfer_format.is_wide(ids)
-    or any(source.store.token_dtype.itemsize > 2 for source in sources),
+    or any(source.store.opened.token_dtype.itemsize > 2 for source in sources),
     restarts=any(layout.positions == "segment" for layout in layouts),
     gone=gone,
     extra=frozenset(extra),
@@ -75,25 +75,22 @@ def read(
   Returns:
     uint16[num_rows, row_format.words].
   """
-  parts = [
-    (rows, _read(part_sources, part, row_format, columns))
-    for rows, part_sources, part in row_reading.by_layout(
-      sources, spans, not row_format.mixed
-    )
-  ]
-  if len(parts) == 1:
-    return parts[0][1]
-  encoded_rows = np.empty((spans.num_rows, row_format.words), np.uint16)
-  for rows, encoded in parts:
-    encoded_rows[rows] = encoded
-  return encoded_rows
+
+  def read_part(
+    part_sources: Mapping[int, row_reading.Readable], part: spans_lib.Spans
+  ) -> dict[str, np.ndarray]:
+    return {"rows": _read(part_sources, part, row_format, columns)}
+
+  return row_reading.read_apart(
+    sources, spans, not row_format.mixed, read_part
+  )["rows"]
 
 
 def _read(
   sources: Mapping[int, row_reading.Readable],
   spans: spans_lib.Spans,
   row_format: transfer_format.TransferFormat,
-  columns: tuple[int, int] | None = None,
+  columns: tuple[int, int] | None,
 ) -> np.ndarray:
   """Reads rows of sources that share a layout."""
   layout = next(iter(sources.values())).layout
@@ -109,7 +106,9 @@ def _read(
   row_reading.copy_tokens(sources, fetched, tokens)
   writer.tokens(tokens)
   stores = {number: source.store for number, source in sources.items()}
-  if row_format.weighs or any(store.has_labels for store in stores.values()):
+  if row_format.weighs or any(
+    store.labels.has_runs for store in stores.values()
+  ):
     runs = row_labels.runs_of(stores, fetched, layout.seq_len)
     writer.labels(runs.trained_grid(*tokens.shape))
     if row_format.weighs:

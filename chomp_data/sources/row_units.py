@@ -7,11 +7,8 @@ them without a plan overrides `RowSource.uniform` (all rows are equal) or
 `RowSource.block_units` (sums of blocks). Units are those of `mix_units.UNITS`.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
-from typing import ParamSpec
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,40 +20,13 @@ from chomp_data.sources import mix_units
 # Rows of a block, where the source has no blocks.
 BLOCK_ROWS = 4_096
 
-_EPOCH = schema.integer(0, 2**62 - 1)
-_UNIT = mix_units.rule("rows")
-
-# Decorators that check the arguments of methods of `RowSource`.
-_UNIFORM_ARGUMENTS = schema.arguments(epoch=_EPOCH, unit=_UNIT)
-_BLOCK_ARGUMENTS = schema.arguments(
-  epoch=_EPOCH, unit=_UNIT, rows=schema.optional(schema.integer(1))
-)
-_UNITS_ARGUMENTS = schema.arguments(
-  epoch=_EPOCH, positions=schema.whole_numbers(1), unit=_UNIT
-)
-_Parameters = ParamSpec("_Parameters")
-_T = TypeVar("_T")
-
-
-def uniform_arguments(
-  method: Callable[_Parameters, _T],
-) -> Callable[_Parameters, _T]:
-  """Checks the arguments of a source's `uniform`."""
-  return _UNIFORM_ARGUMENTS(method)
-
-
-def block_arguments(
-  method: Callable[_Parameters, _T],
-) -> Callable[_Parameters, _T]:
-  """Checks the arguments of a source's `block_units`."""
-  return _BLOCK_ARGUMENTS(method)
-
-
-def units_arguments(
-  method: Callable[_Parameters, _T],
-) -> Callable[_Parameters, _T]:
-  """Checks the arguments of a source's `units`."""
-  return _UNITS_ARGUMENTS(method)
+# Rules of the arguments of `uniform`, `block_units` and `units`.
+UNIFORM_RULES = {
+  "epoch": schema.integer(0, 2**62 - 1),
+  "unit": mix_units.rule("rows"),
+}
+BLOCK_RULES = {**UNIFORM_RULES, "rows": schema.optional(schema.integer(1))}
+UNITS_RULES = {**UNIFORM_RULES, "positions": schema.whole_numbers(1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +89,7 @@ def planned_units(
     store: The source's, where it may have labels.
   """
   definition = mix_units.UNITS[unit]
-  if definition.of_labelled_rows and store and not store.trains_on_all:
+  if definition.of_labelled_rows and store and not store.labels.trains_on_all:
     return definition.of_labelled_rows(spans, store)
   assert definition.of_rows is not None
   return definition.of_rows(spans)

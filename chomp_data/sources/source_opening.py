@@ -58,7 +58,7 @@ class Opening:
 def tokenizer_text(store: stores.Store) -> str:
   """Returns the name of the tokenizer of a store, for the log."""
   info = store.tokenizer_info
-  kind, value = store.tokenizer_identity or ("name", "unknown")
+  kind, value = store.opened.tokenizer_identity or ("name", "unknown")
   if kind == "sha256":
     value = f"{info.kind} {value[:12]}"
   return f"{value} ({info.vocab_size} ids)"
@@ -82,7 +82,7 @@ def check_tokenizers(
   # Of stores with the same tokenizer, only the first is compared.
   kinds: dict[Any, tuple[str, stores.Store]] = {}
   for name, store in by_name.items():
-    tokenizer = store.tokenizer_identity, _special(store)
+    tokenizer = store.opened.tokenizer_identity, _special(store)
     kinds.setdefault(tokenizer, (name, store))
   for (one, store), (other, second) in itertools.combinations(
     kinds.values(), 2
@@ -96,7 +96,9 @@ def check_tokenizers(
           f" `{path}.mix.allow_tokenizer_differences` to True."
         ]
       )
-  unknown = [n for n, store in by_name.items() if not store.tokenizer_identity]
+  unknown = [
+    n for n, store in by_name.items() if not store.opened.tokenizer_identity
+  ]
   if unknown:
     logging.warning(
       "%s.sources: which tokenizer made the tokens of %s is not known: that it"
@@ -109,7 +111,7 @@ def check_tokenizers(
 
 def tokenizers_differ(store: stores.Store, second: stores.Store) -> bool:
   """Returns whether two tokenizers are known to differ."""
-  one, other = store.tokenizer_identity, second.tokenizer_identity
+  one, other = store.opened.tokenizer_identity, second.opened.tokenizer_identity
   # A name says nothing about a hash.
   if one and other and one[0] == other[0]:
     return one != other

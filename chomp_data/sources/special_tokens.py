@@ -42,7 +42,7 @@ def row_layout(
   Raises:
     ConfigError: If an id that is needed is unknown or out of the vocabulary.
   """
-  if store.chats.get("needs_eos"):
+  if store.opened.chats.get("needs_eos"):
     raise schema.ConfigError(
       [
         f"`{path.removesuffix('.rows')}.rows.kind` must be one with add_eos,"
@@ -62,9 +62,9 @@ def row_layout(
 
 def needs_eos(store: stores.Store) -> str:
   """Returns why chats of a store need an added EOS, for messages."""
+  count = store.opened.chats["needs_eos"]
   return (
-    f"only an added EOS ends the last answer of {store.chats['needs_eos']:,}"
-    f" chats of {store.path}"
+    f"only an added EOS ends the last answer of {count:,} chats of {store.path}"
   )
 
 
@@ -142,11 +142,11 @@ def token_ids(
         f" {store.path} has no {kind} token. Set it, or do without it"
         " (filler, add_bos, add_eos, eos_before_document)."
       )
-    elif value >= store.vocab_size:
+    elif value >= store.tokenizer_info.vocab_size:
       problems.append(
         schema.bad_value(
           f"{path}.{field}",
-          f"below the vocabulary size {store.vocab_size}",
+          f"below the vocabulary size {store.tokenizer_info.vocab_size}",
           value,
           "Correct it.",
         )

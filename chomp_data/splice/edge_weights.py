@@ -27,6 +27,7 @@ import itertools
 import numpy as np
 
 from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.splice import powers
 
 # A float sum of n terms is off by at most n times this, relative to the whole.
@@ -97,31 +98,17 @@ class EdgeWeights:
     Returns:
       int64[N], 0 <= j <= span // stride.
     """
-    starts = np.zeros(len(k), np.int64)
-    residue = span % self._stride
-    if not np.any(span):
-      return starts
-    for value in np.unique(residue).tolist():
-      pick = np.flatnonzero(residue == value)
+    starts = np.empty(len(k), np.int64)
+    for residue, pick in ragged.by_value(span % self._stride):
       starts[pick] = self._select_residue(
-        k[pick], quota[pick], span[pick], int(value)
+        k[pick], quota[pick], span[pick], residue
       )
     return starts
 
   def _select_residue(
     self, k: np.ndarray, quota: np.ndarray, span: np.ndarray, residue: int
   ) -> np.ndarray:
-    """Returns the start of each sample, for samples of one residue.
-
-    Args:
-      k: int64[N], 0 <= k < quota.
-      quota: int64[N], samples of the document.
-      span: int64[N], L - K of the document, at least 0.
-      residue: span % stride of all samples.
-
-    Returns:
-      int64[N], 0 <= j <= span // stride.
-    """
+    """Returns the starts of samples whose spans have one remainder."""
     left_slope, right_slope = self._slope(1), self._slope(1 + residue)
     num_starts = span // self._stride + 1
     num_left = np.minimum(span // (2 * self._stride) + 1, num_starts)
@@ -208,11 +195,9 @@ class EdgeWeights:
   def _harmonic(
     self, first_distance: int, low: int, high: int
   ) -> fractions.Fraction:
-    """Sums weights low to high - 1 of a slope whose alpha is 1.
-
-    These weights have no small common scale, so parts of 2**n weights are
-    summed: terms stay small, and sums of different lengths share cached parts.
-    """
+    """Sums weights low to high - 1 of a slope whose alpha is 1."""
+    # They have no small common scale, so parts of 2**n weights are summed:
+    # terms stay small, and sums of different lengths share cached parts.
     count = high - low
     if count <= _MAX_SUMMED:
       distances = self._distances(first_distance)[low:high].tolist()

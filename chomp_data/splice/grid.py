@@ -19,7 +19,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
-from chomp_data.splice import document_selection
+from chomp_data.splice import selecting
 
 
 class GridSource(row_source.RowSource):
@@ -95,21 +95,17 @@ class GridSource(row_source.RowSource):
           " its starts."
         ]
       )
+    # Every combination: indices of its document, start and offset.
     shape = (len(documents), starts.shape[-1], len(offsets))
-    lengths = np.broadcast_to(
-      store.bounds(documents)[1][:, None, None], shape
-    ).reshape(-1)
-    start = np.broadcast_to(
-      np.broadcast_to(starts, shape[:2])[:, :, None], shape
-    ).reshape(-1)
-    column = np.broadcast_to(offsets, shape).reshape(-1)
+    number, start_index, offset_index = np.indices(shape).reshape(3, -1)
+    lengths = store.bounds(documents)[1][number]
+    start = np.broadcast_to(starts, shape[:2])[number, start_index]
+    column = offsets[offset_index]
     copied = np.minimum(lengths - start, seq_len - column)
     if content_length is not None:
       copied = np.minimum(copied, content_length)
     # Duplicate starts of short documents would count twice.
-    key = np.stack(
-      [np.repeat(np.arange(len(documents)), shape[1] * shape[2]), start, column]
-    )
+    key = np.stack([number, start, column])
     first_seen = np.zeros(len(start), np.bool_)
     first_seen[np.unique(key, axis=1, return_index=True)[1]] = True
     keep = np.flatnonzero(first_seen & (copied >= min_copy_len))
@@ -121,7 +117,7 @@ class GridSource(row_source.RowSource):
           " offsets, or longer documents."
         ]
       )
-    self._document = documents[keep // (shape[1] * shape[2])]
+    self._document = documents[number[keep]]
     self._first_token = store.bounds(self._document)[0]
     self._start, self._column = start[keep], column[keep]
     self._length = copied[keep]
@@ -130,11 +126,7 @@ class GridSource(row_source.RowSource):
     return len(self._document)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows.
-
-    Args:
-      rows: int64[N], row numbers over all epochs.
-    """
+    """Returns the spans of rows int64[N], numbered over all epochs."""
     pick = row_source.checked_rows(rows) % len(self)
     count = len(pick)
     return spans_lib.Spans(
@@ -178,10 +170,10 @@ def of_documents(
     num_starts: Starts of each document, evenly spaced.
     num_docs: Documents of at least two tokens.
   """
-  documents, lengths = document_selection.select(
+  documents, lengths = selecting.best_documents(
     source.store.iter_lengths(),
     "first",
-    document_selection.Limits(min_length=2),
+    selecting.Limits(min_length=2),
     num_docs,
     key=0,
   )

@@ -8,17 +8,109 @@ windows of every document (`'windows'`). `as_splices` returns the first and the
 last as `MultiSpliceOptions` of the same rows. Lengths are in tokens.
 """
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.splice import pair_space
 from chomp_data.splice import selecting
-from chomp_data.splice import share_options
 
 BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
 JITTER_MODES = ("uniform", "low_discrepancy")
+
+# The group of documents that are in no other.
+REST = "rest"
+
+# What single documents may override.
+_OVERRIDABLE = {
+  "alpha": schema.number(0, 8),
+  "content_stride": schema.integer(1),
+}
+
+# Options that balance_mode 'enumerate' excludes: it takes every pair once.
+_NOT_ENUMERATED = (
+  "curriculum_every",
+  "content_length_schedule",
+  "groups",
+  "group_by_meta",
+  "group_by_length",
+  "epoch_length",
+  "alpha",
+)
+
+_Fields = tuple[tuple[str, float], ...]
+_LENGTH = schema.optional(schema.integer(2))
+
+
+def _groups(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+  groups = []
+  for name, ids in selecting.named_pairs(value):
+    members = sorted(schema.sequence(schema.text()).convert(ids))
+    if not members or len(set(members)) < len(members):
+      raise ValueError
+    groups.append((name, tuple(members)))
+  if not groups:
+    raise ValueError
+  return tuple(sorted(groups))
+
+
+def _overrides(value: Any) -> tuple[tuple[str, _Fields], ...]:
+  overrides = []
+  for name, fields in selecting.named_pairs(value):
+    values = dict(selecting.named_pairs(fields))
+    if not values or not set(values) <= set(_OVERRIDABLE):
+      raise ValueError
+    converted = [(f, _OVERRIDABLE[f].convert(v)) for f, v in values.items()]
+    overrides.append((name, tuple(sorted(converted))))
+  return tuple(sorted(overrides))
+
+
+def _ascending(values: Sequence[int]) -> None:
+  """Raises ValueError unless there are values, and they ascend."""
+  if not values or list(values) != sorted(set(values)):
+    raise ValueError
+
+
+def _lengths(value: Any) -> tuple[tuple[int, int | None], ...]:
+  if isinstance(value, Mapping | str):
+    raise TypeError
+  lengths = tuple(
+    (schema.integer().convert(row), _LENGTH.convert(length))
+    for row, length in value
+  )
+  _ascending([row for row, _ in lengths])
+  return lengths
+
+
+def _bounds(value: Any) -> tuple[int, ...]:
+  bounds = schema.sequence(schema.integer(1)).convert(value)
+  _ascending(bounds)
+  return bounds
+
+
+_BOUNDS = schema.Rule(
+  "a list of ascending whole numbers of at least 1", _bounds
+)
+_GROUPS = schema.Rule(
+  "a mapping (or a list of pairs) of distinct names to lists of distinct"
+  " document ids",
+  _groups,
+)
+_OVERRIDES = schema.Rule(
+  "a mapping (or a list of pairs) of distinct document ids to mappings of"
+  " `content_stride` (a whole number of at least 1) or `alpha` (a number in"
+  " [0, 8])",
+  _overrides,
+)
+_LENGTHS = schema.Rule(
+  "a list of (from_row, content_length) with ascending rows of at least 0 and"
+  " lengths of at least 2 or None",
+  _lengths,
+)
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
 _SEED = schema.optional(options_lib.SEED)
@@ -140,12 +232,11 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
     if domain is None:
       fills_row = length is None or length >= seq_len
       domain = "frame" if fills_row else "tight"
+    start_mode = "slide" if self.mode == "slide" else self.content_start_mode
     return pair_space.PairSpace(
       seq_len=seq_len,
       content_length=length,
-      content_start_mode=(
-        "slide" if self.mode == "slide" else self.content_start_mode
-      ),
+      content_start_mode=start_mode,
       content_stride=self.content_stride,
       offset_stride=self.offset_stride,
       offset_domain=domain,
@@ -187,19 +278,76 @@ class SpliceOptions(ScheduleOptions):
     self, store: stores.Store, seq_len: int, path: str
   ) -> selecting.Selected:
     """Returns (documents, lengths) of one."""
-    return selecting.select_single(store, self, self.doc_index, seq_len, path)
+    selection = selecting.Selection(store, self, seq_len, path)
+    return selection.single(self.doc_index)
 
   def as_splices(self, seq_len: int) -> "MultiSpliceOptions":
     """Returns options of the same rows, with what several documents need."""
     del seq_len
-    fields = [field.name for field in dataclasses.fields(ScheduleOptions)]
-    return MultiSpliceOptions(
-      num_docs=1, **{name: getattr(self, name) for name in fields}
-    )
+    return MultiSpliceOptions(num_docs=1, **_fields_without(self, "doc_index"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
+class ShareOptions(schema.Options):
+  """Options of which documents are read when, and how often.
+
+  Attributes:
+    curriculum_start: With how many documents the run begins where
+      `curriculum_every` is set; None is 1.
+    curriculum_every: After how many rows of the source one more document is
+      added; None reads all from the first row on.
+    content_length_schedule: Other values of `content_length` from some rows of
+      the source on, as pairs (from_row, content_length).
+    groups: Ids of documents by the name of their group; rows are shared by
+      groups first, then by the documents of each. Documents in no group form
+      the group 'rest'.
+    group_by_meta: Whether groups are what tools/prepare.py --meta_key stored
+      of each document, or the name of a field of --meta_keys whose values are
+      the groups; documents without a value form the group 'rest'.
+    group_by_length: Lengths in tokens at which the next group of documents
+      begins: (1_000, 10_000) makes the groups '0..999', '1000..9999' and
+      '10000..'.
+    group_weights: Shares of groups, by name; others weigh 1.
+    doc_overrides: Other `content_stride` and `alpha` for single documents, by
+      their ids.
+  """
+
+  curriculum_start: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  curriculum_every: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  content_length_schedule: tuple[tuple[int, int | None], ...] | None = (
+    schema.option(None, schema.optional(_LENGTHS))
+  )
+  groups: tuple[tuple[str, tuple[str, ...]], ...] | None = schema.option(
+    None, schema.optional(_GROUPS)
+  )
+  group_by_meta: bool | str = schema.option(
+    False, schema.either(schema.boolean(), schema.text())
+  )
+  group_by_length: tuple[int, ...] | None = schema.option(
+    None, schema.optional(_BOUNDS)
+  )
+  group_weights: tuple[tuple[str, float], ...] | None = schema.option(
+    None, schema.optional(schema.weights())
+  )
+  doc_overrides: tuple[tuple[str, _Fields], ...] | None = schema.option(
+    None, schema.optional(_OVERRIDES)
+  )
+
+  def unset(self) -> list[str]:
+    """Returns the fields of this class that are not in use."""
+    return [
+      field.name
+      for field in dataclasses.fields(ShareOptions)
+      if not getattr(self, field.name)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiSpliceOptions(ScheduleOptions, ShareOptions):
   """Several documents and the balance between them.
 
   Attributes:
@@ -229,7 +377,27 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
     problems = super().problems(path, seq_len)
-    problems += share_options.problems(self, path)
+    if self.balance_mode == "enumerate":
+      problems += [
+        f"`{path}.{name}` must be unset where balance_mode is 'enumerate', got"
+        f" {getattr(self, name)!r}. Unset it: every pair comes once."
+        for name in _NOT_ENUMERATED
+        if getattr(self, name)
+      ]
+    start = self.curriculum_start
+    if start is not None and self.curriculum_every is None:
+      problems.append(
+        f"`{path}.curriculum_start` must be None where curriculum_every is, got"
+        f" {start}. Set curriculum_every to the rows between documents."
+      )
+    if start is not None and start > (self.num_docs or start):
+      problems.append(
+        f"`{path}.curriculum_start` must be at most `num_docs`, got {start} >"
+        f" {self.num_docs}. Lower it."
+      )
+    problems += self._group_problems(path)
+    problems += self._override_problems(path)
+    problems += self._schedule_problems(path)
     mode = self.balance_mode
     if self.doc_weights and mode in ("by_document", "enumerate"):
       problems.append(
@@ -237,26 +405,103 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
         f" got {dict(self.doc_weights)!r}. Use 'by_temperature' with"
         " balance_tau 0 for weighted equal shares."
       )
-    if mode == "enumerate" and self.epoch_length is not None:
-      problems.append(
-        f"`{path}.epoch_length` must be None where balance_mode is"
-        f" 'enumerate', got {self.epoch_length}. Unset it: every pair comes"
-        " once."
-      )
-    if mode == "enumerate" and self.alpha:
-      problems.append(
-        f"`{path}.alpha` must be 0 where balance_mode is 'enumerate', got"
-        f" {self.alpha}. Unset it: every start comes once."
-      )
     return problems
+
+  def _group_problems(self, path: str) -> list[str]:
+    """Returns what is wrong with groups and their weights."""
+    messages = []
+    groups = self.groups or ()
+    if groups and self.group_by_meta:
+      messages.append(
+        f"`{path}.group_by_meta` must be False where groups are listed, got"
+        f" {self.group_by_meta!r} with {[name for name, _ in groups]}. Unset"
+        " one of them."
+      )
+    bounds = self.group_by_length
+    if bounds and (groups or self.group_by_meta):
+      messages.append(
+        f"`{path}.group_by_length` must be None where groups are listed or kept"
+        f" by the store, got {bounds}. Unset one of them."
+      )
+    group_of: dict[str, str] = {}
+    for name, ids in groups:
+      if name == REST:
+        messages.append(
+          f"`{path}.groups` must not name a group {REST!r}, which holds the"
+          " documents of no other, got one. Rename it, or leave it out."
+        )
+      for document in ids:
+        if document in group_of:
+          messages.append(
+            f"`{path}.groups` must hold a document once, got {document!r} in"
+            f" {group_of[document]!r} and {name!r}. Take it out of one."
+          )
+        group_of[document] = name
+    weights = self.group_weights
+    if weights and not (groups or self.group_by_meta or bounds):
+      messages.append(
+        f"`{path}.group_weights` must be unset without groups, got"
+        f" {dict(weights)!r}. Set groups, group_by_meta or group_by_length."
+      )
+    names = {*(name for name, _ in groups), REST}
+    for name, _ in weights or () if groups else ():
+      if name not in names:
+        messages.append(
+          f"`{path}.group_weights` must name groups, got {name!r}. Known"
+          f" groups: {', '.join(sorted(names))}."
+          f"{schema.did_you_mean(name, names)}"
+        )
+    return messages
+
+  def _override_problems(self, path: str) -> list[str]:
+    """Returns what is wrong with options of single documents."""
+    balanced = (
+      self.mode == "splice"
+      and self.content_start_mode == "coverage_balanced"
+      and self.balance_mode not in ("by_document", "enumerate")
+    )
+    return [
+      f"`{path}.doc_overrides` must set no alpha above 0 unless mode is"
+      " 'splice', content_start_mode 'coverage_balanced' and balance_mode"
+      f" 'by_temperature' or 'by_coverage', got {dict(fields)['alpha']} for"
+      f" {name!r}. Leave it out."
+      for name, fields in self.doc_overrides or ()
+      if dict(fields).get("alpha") and not balanced
+    ]
+
+  def _schedule_problems(self, path: str) -> list[str]:
+    """Returns what is wrong with lengths from a row on."""
+    schedule = self.content_length_schedule
+    if not schedule:
+      return []
+    messages = []
+    path = f"{path}.content_length_schedule"
+    if self.mode == "slide":
+      messages.append(
+        f"`{path}` must be None where mode is 'slide', got {schedule}. Unset"
+        " it: a window holds seq_len tokens."
+      )
+    if schedule[0][0] == 0 and self.content_length is not None:
+      messages.append(
+        f"`{path}` must begin after row 0 where content_length is set, got"
+        f" {schedule[0]} with content_length {self.content_length}. Unset"
+        " content_length, or leave that entry out."
+      )
+    messages += [
+      f"`{path}` must have lengths of at least `min_copy_len`, got {length} <"
+      f" {self.min_copy_len} from row {row} on. Raise it or lower"
+      " min_copy_len."
+      for row, length in schedule
+      if length is not None and length < self.min_copy_len
+    ]
+    return messages
 
   def select(
     self, store: stores.Store, seq_len: int, path: str
   ) -> selecting.Selected:
     """Returns (documents, lengths)."""
-    return selecting.select_several(
-      store, self, self.num_docs, self.strict_num_docs, seq_len, path
-    )
+    selection = selecting.Selection(store, self, seq_len, path)
+    return selection.several(self.num_docs, self.strict_num_docs)
 
   def content_lengths(self) -> list[tuple[int, int | None]]:
     """Returns (first row, content_length), ascending from row 0."""
@@ -296,18 +541,22 @@ class WindowOptions(selecting.SelectionOptions, options_lib.FillerOptions):
 
   def as_splices(self, seq_len: int) -> MultiSpliceOptions:
     """Returns options of the same rows as a sliding splice schedule."""
-    shared = {
-      field.name: getattr(self, field.name)
-      for field in dataclasses.fields(self)
-      if field.name != "stride"
-    }
     return MultiSpliceOptions(
       mode="slide",
       content_stride=self.stride or seq_len,
       balance_mode="enumerate",
-      **shared,
+      **_fields_without(self, "stride"),
     )
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
     return self.as_splices(seq_len).problems(path, seq_len)
+
+
+def _fields_without(options: schema.Options, name: str) -> dict[str, Any]:
+  """Returns the fields of options but for one, by name."""
+  return {
+    field.name: getattr(options, field.name)
+    for field in dataclasses.fields(options)
+    if field.name != name
+  }

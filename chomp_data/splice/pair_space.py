@@ -18,9 +18,10 @@ of t and s. NumPy only.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
+
+from chomp_data.index import memo
 
 CONTENT_START_MODES = (
   "coverage_balanced",
@@ -142,7 +143,7 @@ class PairSpace:
     if not self.is_ragged:
       return starts * self.num_offsets(lengths)
     head = self.head_starts(lengths)
-    tail_pairs = self._tail_table[lengths - head * self.content_stride]
+    tail_pairs = self._tail_table()[lengths - head * self.content_stride]
     return np.where(starts > 0, head * self.head_offsets + tail_pairs, 0)
 
   def decode(
@@ -212,7 +213,7 @@ class PairSpace:
     """How many offsets a start has that copies the whole K."""
     return (self.seq_len - self.max_copy_len) // self.offset_stride + 1
 
-  @functools.cached_property
+  @memo.remembered(1)
   def _tail_table(self) -> np.ndarray:
     """Returns int64[K + 1]: pairs of a tail start and of all after it.
 
@@ -240,7 +241,7 @@ class PairSpace:
     Returns:
       (start, offset number), int64[N] each, starts counted from there too.
     """
-    table, stride = self._tail_table, self.content_stride
+    table, stride = self._tail_table(), self.content_stride
     tail_pairs = table[remaining]
     low = np.zeros(len(pair), np.int64)
     high = remaining // stride

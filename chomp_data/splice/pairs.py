@@ -17,6 +17,7 @@ Documents of the same stride and edge weight share one `PairOrder`. NumPy only.
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import permutation
+from chomp_data.index import ragged
 from chomp_data.sources import document_columns
 from chomp_data.splice import edge_weights
 from chomp_data.splice import pair_space
@@ -33,10 +35,11 @@ from chomp_data.splice import pair_space
 _TURNS = np.asarray(
   [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15], np.int64
 )
+# Above all indices of documents.
+_END = 2**62
 
 
-@dataclasses.dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
   """Rows as samples of their documents' quotas, int64[N] each.
 
   Attributes:
@@ -52,16 +55,6 @@ class Samples:
   quota: np.ndarray
   epoch: np.ndarray
   jitter: np.ndarray
-
-  def take(self, index: np.ndarray) -> "Samples":
-    """Returns the samples at an index, int64[M]."""
-    return Samples(
-      self.slot[index],
-      self.k[index],
-      self.quota[index],
-      self.epoch[index],
-      self.jitter[index],
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,10 +125,8 @@ class PairOrder:
       t_index, s_index = self._decode_ragged(lengths, pair, document, epoch)
     else:
       t_index, s_index = self.space.decode(lengths, pair)
-      if self.shuffle_content:
-        t_index = self.permute_starts(
-          t_index, self.space.num_starts(lengths), document, epoch
-        )
+      num_starts = self.space.num_starts(lengths)
+      t_index = self.permute_starts(t_index, num_starts, document, epoch)
     if self.shuffle_offsets:
       key = hashing.fold(self.offset_key, epoch)
       key = hashing.fold(hashing.fold(key, document), t_index)
@@ -162,53 +153,52 @@ class PairOrder:
     epoch: np.ndarray,
   ) -> tuple[np.ndarray, np.ndarray]:
     """As `decode`, where permuted starts have different numbers of offsets."""
-    t_index = np.empty(len(pair), np.int64)
-    s_index = np.empty(len(pair), np.int64)
+    decoded = np.empty((2, len(pair)), np.int64)
     groups, member = np.unique(
       np.stack([document, epoch, lengths]), axis=1, return_inverse=True
     )
-    for i, (one_document, one_epoch, length) in enumerate(groups.T.tolist()):
-      index = np.flatnonzero(member.reshape(-1) == i)
-      place, s_index[index] = self._decode_one(
-        pair[index], self._tail_places(one_document, one_epoch, length)
+    for number, index in ragged.by_value(member.reshape(-1)):
+      decoded[:, index] = self._decode_one(
+        pair[index], *groups[:, number].tolist()
       )
-      t_index[index] = self.permute_starts(
-        place,
-        self.space.num_starts(np.asarray([length])),
-        np.asarray([one_document]),
-        np.asarray([one_epoch]),
-      )
-    return t_index, s_index
+    return decoded[0], decoded[1]
 
   def _decode_one(
-    self, pair: np.ndarray, tail: tuple[np.ndarray, ...]
+    self, pair: np.ndarray, document: int, epoch: int, length: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (place among the visited starts, offset number), int64[N]."""
-    places, pairs_before, offsets, extra = tail
-    place, s_index = np.divmod(pair, self.space.head_offsets)
+    """Decodes pairs of one document, by where its tail starts are visited."""
+    head_offsets = self.space.head_offsets
+    places, pairs_before, offsets = self._tail_places(document, epoch, length)
+    # How many of the tail starts begin at or before each pair. Pairs of the
+    # last of them, and those that all of them have beyond `head_offsets`.
+    visited = np.searchsorted(pairs_before, pair, side="right")
+    extra = np.concatenate([[0], np.cumsum(offsets - head_offsets)])[visited]
+    place, s_index = np.divmod(pair - extra, head_offsets)
     if len(places):
-      i = np.searchsorted(pairs_before, pair, side="right") - 1
-      place, s_index = np.divmod(pair - extra[i + 1], self.space.head_offsets)
-      tail_index = np.maximum(i, 0)
-      in_tail = (i >= 0) & (
-        pair < pairs_before[tail_index] + offsets[tail_index]
-      )
-      place = np.where(in_tail, places[tail_index], place)
-      s_index = np.where(in_tail, pair - pairs_before[tail_index], s_index)
-    return place, s_index
+      last = np.maximum(visited - 1, 0)
+      inside = pair - pairs_before[last]
+      in_tail = (visited > 0) & (inside < offsets[last])
+      place = np.where(in_tail, places[last], place)
+      s_index = np.where(in_tail, inside, s_index)
+    t_index = self.permute_starts(
+      place,
+      self.space.num_starts(np.asarray([length])),
+      np.asarray([document]),
+      np.asarray([epoch]),
+    )
+    return t_index, s_index
 
   @memo.remembered(64)
   def _tail_places(
     self, document: int, epoch: int, length: int
-  ) -> tuple[np.ndarray, ...]:
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Finds where the starts with more offsets fall in the epoch's order.
 
     Remembered, because it takes about 0.4 ms a document.
 
     Returns:
-      Their places in ascending order; the number of pairs before each; their
-      numbers of offsets; and, with a leading 0, the running sum of offsets
-      beyond `head_offsets`. At most K entries each.
+      Their places in ascending order, the number of pairs before each, and
+      their numbers of offsets; at most K entries each.
     """
     lengths = np.asarray([length])
     size = self.space.num_starts(lengths)
@@ -223,8 +213,9 @@ class PairOrder:
     )
     order = np.argsort(places)
     places, offsets = places[order], offsets[order]
-    extra = np.concatenate([[0], np.cumsum(offsets - self.space.head_offsets)])
-    return places, places * self.space.head_offsets + extra[:-1], offsets, extra
+    extra = np.cumsum(offsets - self.space.head_offsets)
+    before = np.concatenate([[0], extra[:-1]])[: len(places)]
+    return places, places * self.space.head_offsets + before, offsets
 
 
 def _in_eras(
@@ -234,18 +225,7 @@ def _in_eras(
   key: np.ndarray,
   era: bool | int,
 ) -> np.ndarray:
-  """Permutes 0 .. size - 1 within eras of consecutive indices.
-
-  Args:
-    function: `permutation.permute` or its inverse.
-    index: int64[N].
-    size: int64[N], sizes of the domains.
-    key: uint64[N], keys of the permutations.
-    era: Length of an era, or True for one era of the whole domain.
-
-  Returns:
-    int64[N].
-  """
+  """Permutes 0 .. size - 1 as a whole, or within eras of neighbours."""
   if era is True:
     return function(index, size, key)
   number = index // era
@@ -285,34 +265,28 @@ class DocumentPairs:
     self._balance_mode = balance_mode
     self.space: pair_space.PairSpace = order.space
     numbers = {(order.space.content_stride, alpha): 0}
-    self._overridden = np.asarray(sorted(overrides), np.int64)
-    self._variant_numbers = np.asarray(
-      [
-        numbers.setdefault(overrides[i], len(numbers))
-        for i in sorted(overrides)
-      ],
-      np.int64,
-    )
+    slots = sorted(overrides)
+    variants = [numbers.setdefault(overrides[i], len(numbers)) for i in slots]
+    # Documents that differ and their variants, with an end for searches.
+    self._overridden = np.asarray([*slots, _END], np.int64)
+    self._variant_numbers = np.asarray([*variants, 0], np.int64)
     self._variants = [
-      self._variant(order, stride, weight) for stride, weight in numbers
+      (
+        dataclasses.replace(
+          order, space=dataclasses.replace(self.space, content_stride=stride)
+        ),
+        edge_weights.EdgeWeights(self.space.max_copy_len, stride, weight)
+        if weight
+        else None,
+      )
+      for stride, weight in numbers
     ]
-
-  @staticmethod
-  def _variant(
-    order: PairOrder, stride: int, alpha: float
-  ) -> tuple[PairOrder, edge_weights.EdgeWeights | None]:
-    """Returns the pairs of documents of one stride, and their edge weights."""
-    space = dataclasses.replace(order.space, content_stride=stride)
-    weights = None
-    if alpha:
-      weights = edge_weights.EdgeWeights(space.max_copy_len, stride, alpha)
-    return dataclasses.replace(order, space=space), weights
 
   def num_pairs(self) -> np.ndarray:
     """Returns int64[D], how many pairs each document has."""
     lengths = document_columns.int64(self._lengths)
     num_pairs = self.space.num_pairs(lengths)
-    for number, (order, _) in enumerate(self._variants):
+    for number, (order, _) in enumerate(self._variants[1:], 1):
       slots = self._overridden[self._variant_numbers == number]
       num_pairs[slots] = order.space.num_pairs(lengths[slots])
     return num_pairs
@@ -327,66 +301,49 @@ class DocumentPairs:
       return self.space.copy_len(lengths)
     return np.minimum(lengths, self.space.seq_len)
 
-  def place(
-    self, samples: Samples, in_ramp: bool
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (t, s, c) of samples, int64[N] each.
+  def place(self, samples: Samples, in_ramp: bool) -> np.ndarray:
+    """Returns int64[3, N], (t, s, c) of samples.
 
     Args:
       samples: The samples to place.
       in_ramp: Whether their epochs come before the last period.
     """
-    if not len(self._overridden):
-      return self._place(0, samples, in_ramp)
     at = np.searchsorted(self._overridden, samples.slot)
-    at = np.minimum(at, len(self._overridden) - 1)
     differs = self._overridden[at] == samples.slot
-    variant = np.where(differs, self._variant_numbers[at], 0)
-    places = np.empty((3, len(samples.slot)), np.int64)
-    for number in np.unique(variant).tolist():
-      index = np.flatnonzero(variant == number)
-      places[:, index] = self._place(number, samples.take(index), in_ramp)
-    return places[0], places[1], places[2]
+    variants = np.where(differs, self._variant_numbers[at], 0)
+    places = np.empty((3, len(variants)), np.int64)
+    for number, index in ragged.by_value(variants):
+      picked = Samples(*(values[index] for values in samples))
+      places[:, index] = self._place(number, picked, in_ramp)
+    return places
 
   def _place(
     self, variant: int, samples: Samples, in_ramp: bool
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (t, s, c) of samples of documents of one stride and weight."""
     order, weights = self._variants[variant]
-    slot, epoch = samples.slot, samples.epoch
+    slot, k, quota, epoch, jitter = samples
     lengths = self._lengths.take(slot)
-    if not self.space.is_balanced:
-      pair = self._pair(order, weights, samples.k, samples, lengths, in_ramp)
-      indices = order.decode(lengths, pair, slot, epoch)
-      return order.space.place(lengths, *indices)
-    k = order.permute_starts(samples.k, samples.quota, slot, epoch)
-    start = self._pair(order, weights, k, samples, lengths, in_ramp)
-    return order.space.place(lengths, start, samples.jitter)
-
-  def _pair(
-    self,
-    order: PairOrder,
-    weights: edge_weights.EdgeWeights | None,
-    k: np.ndarray,
-    samples: Samples,
-    lengths: np.ndarray,
-    in_ramp: bool,
-  ) -> np.ndarray:
-    """Returns int64[N], the number of the pair that each sample takes."""
-    if self._balance_mode == "enumerate":
-      return k
     num_pairs = order.space.num_pairs(lengths)
-    quota = samples.quota
-    if self._balance_mode == "by_document":
-      if in_ramp:
-        # Starts continue where the previous epoch ended.
-        k = k + samples.epoch * quota % num_pairs
-      return k % num_pairs
-    if in_ramp:
-      # Sample k of Q becomes sample n k + turn of n Q: between the same
-      # neighbours, at another place in each of n epochs.
-      k = k * len(_TURNS) + _TURNS[samples.epoch % len(_TURNS)]
-      quota = quota * len(_TURNS)
-    if weights is None:
-      return edge_weights.uniform_start(k, quota, num_pairs)
-    span = lengths - order.space.copy_len(lengths)
-    return weights.select(k, quota, span)
+    if self.space.is_balanced:
+      k = order.permute_starts(k, quota, slot, epoch)
+    match self._balance_mode:
+      case "enumerate":
+        pair = k
+      case "by_document":
+        # In a ramp starts continue where the previous epoch ended.
+        pair = (k + in_ramp * (epoch * quota % num_pairs)) % num_pairs
+      case _:
+        if in_ramp:
+          # Sample k of Q becomes sample n k + turn of n Q: between the same
+          # neighbours, at another place in each of n epochs.
+          k = k * len(_TURNS) + _TURNS[epoch % len(_TURNS)]
+          quota = quota * len(_TURNS)
+        if weights is None:
+          pair = edge_weights.uniform_start(k, quota, num_pairs)
+        else:
+          span = lengths - order.space.copy_len(lengths)
+          pair = weights.select(k, quota, span)
+    if self.space.is_balanced:
+      return order.space.place(lengths, pair, jitter)
+    return order.space.place(lengths, *order.decode(lengths, pair, slot, epoch))

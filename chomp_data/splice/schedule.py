@@ -16,23 +16,24 @@ No row is enumerated, so an epoch of 10**12 rows costs as much as one of 10.
 docs/splice.md defines the options. NumPy only.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
+from typing import Any
 
 import numpy as np
 
 from chomp_data import schema
+from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.sources import document_columns
-from chomp_data.splice import document_shares
 from chomp_data.splice import pairs as pairs_lib
 from chomp_data.splice import periods as periods_lib
+from chomp_data.splice import selecting
 from chomp_data.splice import shares as shares_lib
 from chomp_data.splice.options import MultiSpliceOptions
 
@@ -45,80 +46,45 @@ _TAU = {"by_coverage": 1.0, "by_document": 0.0, "enumerate": 0.0}
 # Most groups, or entries of a schedule, in a line of the summary.
 _MAX_LISTED = 5
 
-# Stores arrays about all documents; as `document_columns.load_or_build`.
-LoadOrBuild = Callable[
-  [Callable[[], Mapping[str, np.ndarray]]], Mapping[str, columns.Column]
-]
-
-
-@dataclasses.dataclass(frozen=True)
-class Splices:
-  """The spliced document part of each row.
-
-  Attributes:
-    slot: int64[N], index into the schedule's documents.
-    start: int64[N], t, first token copied.
-    column: int64[N], s, the column of that token.
-    length: int64[N], c, tokens copied.
-  """
-
-  slot: np.ndarray
-  start: np.ndarray
-  column: np.ndarray
-  length: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Usable:
-  """Which of the selected documents can be copied.
-
-  Attributes:
-    count: How many.
-    longest: Tokens of the longest document.
-    longest_unused: Tokens of the longest that cannot be copied, or 0.
-  """
-
-  count: int
-  longest: int
-  longest_unused: int
-
 
 class SpliceSchedule:
   """Maps rows of epochs to the splices they hold.
 
   Attributes:
     epochs: Which rows belong to which epoch.
-    usable: Which documents can be copied.
+    num_usable: How many documents can be copied.
+    longest_unused: Tokens of the longest that cannot be copied, or 0.
   """
 
   def __init__(
     self,
+    store: stores.Store,
+    selected: selecting.Selected,
     options: MultiSpliceOptions,
-    lengths: columns.Column,
-    shares: document_shares.DocumentShares,
+    key: Mapping[str, Any],
     *,
     seq_len: int,
     seed: int,
     name: str,
     path: str,
-    load_or_build: LoadOrBuild,
   ):
     """Counts the rows of all periods, or loads their counts.
 
     Args:
+      store: Where the documents are.
+      selected: The documents that are read.
       options: Balance, starts, offsets and what changes with rows.
-      lengths: Tokens of the selected documents.
-      shares: What the options say of single documents.
+      key: What determines the counts, as JSON values.
       seq_len: Positions of a row.
       seed: The run's seed.
       name: The source's name.
       path: Dotted path of the options, for messages.
-      load_or_build: Stores what a pass over all documents computes.
 
     Raises:
       ConfigError: If some rows would have no document, or too many numbers.
     """
-    self._options, self._lengths, self._shares = options, lengths, shares
+    self._options, self._lengths = options, selected.lengths
+    self._shares = shares_lib.resolve(store, selected.documents, options, path)
     self._jitter_key = hashing.fold_key(seed, name, "jitter")
 
     def axis_key(axis: str, axis_seed: int | None) -> int:
@@ -129,7 +95,7 @@ class SpliceSchedule:
     content_lengths = options.content_lengths()
     self._pairs = [
       pairs_lib.DocumentPairs(
-        lengths,
+        self._lengths,
         pairs_lib.PairOrder(
           space=options.pair_space(seq_len, length),
           shuffle_content=options.shuffle_content,
@@ -139,19 +105,23 @@ class SpliceSchedule:
         ),
         options.alpha,
         options.balance_mode,
-        shares.overrides,
+        self._shares.overrides,
       )
       for _, length in content_lengths
     ]
     with _errors_at(path):
       self._periods = periods_lib.make_periods(
-        len(lengths),
+        len(self._lengths),
         options.curriculum_start or 1,
         options.curriculum_every,
         [row for row, _ in content_lengths],
       )
-    counts = load_or_build(lambda: self._count(path))
-    self.usable: Usable = Usable(*counts["usable"].read().tolist())
+    counts = document_columns.load_or_build(
+      store, "quotas", key, lambda: self._count(path), len(self._lengths)
+    )
+    self.num_usable: int
+    self.longest_unused: int
+    self.num_usable, _, self.longest_unused = counts["usable"].read().tolist()
     self.epochs: periods_lib.PeriodEpochs = periods_lib.PeriodEpochs(
       self._periods.first_row, counts["pass_rows"].read()
     )
@@ -160,79 +130,61 @@ class SpliceSchedule:
 
   def pairs_at(self, epoch: int) -> pairs_lib.DocumentPairs:
     """Returns the documents' pairs at the content length of an epoch."""
-    period = self.epochs.period_of(np.asarray([epoch]))[0]
-    return self._pairs[int(self._periods.length_index[period])]
+    return self._pairs[int(self._periods.length_index[self._period(epoch)])]
 
-  def quotas(self, epoch: int | None = None) -> np.ndarray:
-    """Returns int64[D], rows by document; None: of an epoch after the ramp."""
-    ends = self._ends(self.epochs.ramp if epoch is None else epoch)
+  def ends(self, epoch: int) -> columns.Column:
+    """Returns the prefix sums of the documents' quotas in an epoch."""
+    if epoch >= self.epochs.ramp:
+      return self._last_ends
+    return self._ramp_ends(self._period(epoch), self.epochs.size(epoch))
+
+  def quotas(self, epoch: int) -> np.ndarray:
+    """Returns int64[D], the rows of an epoch by document."""
+    ends = self.ends(epoch)
     quotas = np.zeros(len(self._lengths), np.int64)
     quotas[: len(ends)] = np.diff(ends.read(), prepend=0)
     return quotas
 
-  def first_quotas(self, count: int) -> np.ndarray:
-    """Returns int64[count], rows by document in an epoch after the ramp."""
-    ends = self._last_ends.take(np.arange(min(count, len(self._last_ends))))
-    return np.diff(ends, prepend=0)
-
-  def rows_of(self, slot: int, epoch: int) -> tuple[int, int]:
-    """Returns (first, last): a document has rows first .. last - 1 of an epoch.
+  def rows_of(
+    self, slots: np.ndarray, epoch: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (first, last + 1), int64[N] each: the rows of an epoch.
 
     Args:
-      slot: Index into the schedule's documents.
+      slots: int64[N], indices of documents that the epoch reads.
       epoch: The epoch.
     """
-    ends = self._ends(epoch)
-    if slot >= len(ends):
-      return 0, 0
-    first_row, end_row = ends.take(
-      np.asarray([max(slot - 1, 0), slot])
-    ).tolist()
-    return first_row if slot else 0, end_row
+    ends = self.ends(epoch)
+    first_row = np.where(slots > 0, ends.take(np.maximum(slots - 1, 0)), 0)
+    return first_row, ends.take(slots)
 
-  def splices(self, epoch: np.ndarray, index: np.ndarray) -> Splices:
-    """Returns the splices of rows.
+  def splices(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the splice of each row.
 
     Args:
-      epoch: int64[N], the epoch of each.
-      index: int64[N], the row of the epoch.
+      rows: int64[N], row numbers over all epochs.
 
     Returns:
-      One splice per row.
+      int64[4, N]: the index of the document, the first token copied t, its
+      column s, and the tokens copied c.
     """
+    epoch, index = self.epochs.locate(rows)
+    splices = np.empty((4, len(rows)), np.int64)
     # All epochs after the ramp share their quotas.
-    group = np.minimum(epoch, self.epochs.ramp)
-    groups = np.unique(group).tolist()
-    if len(groups) == 1:
-      return Splices(*self._splices(groups[0], epoch, index))
-    splices = np.empty((4, len(index)), np.int64)
-    for number in groups:
-      rows = np.flatnonzero(group == number)
-      splices[:, rows] = self._splices(number, epoch[rows], index[rows])
-    return Splices(*splices)
-
-  def _splices(
-    self, group: int, epoch: np.ndarray, index: np.ndarray
-  ) -> tuple[np.ndarray, ...]:
-    """Returns the fields of `Splices` for rows of epochs with equal quotas.
-
-    Args:
-      group: One of these epochs.
-      epoch: int64[N], the epoch of each row.
-      index: int64[N], the row of the epoch.
-    """
-    ends = self._ends(group)
-    slot = ends.search(index)
-    first_row = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
-    samples = pairs_lib.Samples(
-      slot=slot,
-      k=index - first_row,
-      quota=ends.take(slot) - first_row,
-      epoch=epoch,
-      jitter=self._jitter(epoch, index),
-    )
-    pairs = self.pairs_at(group)
-    return slot, *pairs.place(samples, group < self.epochs.ramp)
+    ramp = self.epochs.ramp
+    for group, pick in ragged.by_value(np.minimum(epoch, ramp)):
+      slot = self.ends(group).search(index[pick])
+      first_row, end_row = self.rows_of(slot, group)
+      samples = pairs_lib.Samples(
+        slot=slot,
+        k=index[pick] - first_row,
+        quota=end_row - first_row,
+        epoch=epoch[pick],
+        jitter=self._jitter(epoch[pick], index[pick]),
+      )
+      splices[0, pick] = slot
+      splices[1:, pick] = self.pairs_at(group).place(samples, group < ramp)
+    return splices
 
   def _jitter(self, epoch: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Returns int64[N], columns that each copy is placed to the left."""
@@ -246,15 +198,12 @@ class SpliceSchedule:
 
   # --- quotas of documents --------------------------------------------------
 
-  def _ends(self, epoch: int) -> columns.Column:
-    """Returns the prefix sums of the documents' quotas in an epoch."""
-    if epoch >= self.epochs.ramp:
-      return self._last_ends
-    period = int(self.epochs.period_of(np.asarray([epoch]))[0])
-    return self._ramp_ends(period, self.epochs.size(epoch))
+  def _period(self, epoch: int) -> int:
+    return int(self.epochs.period_of(np.asarray([epoch]))[0])
 
   @memo.remembered(64)
   def _ramp_ends(self, period: int, rows: int) -> columns.Column:
+    """Returns the prefix sums of quotas that share some rows of a period."""
     pairs = self._pairs[int(self._periods.length_index[period])]
     num_pairs = pairs.num_pairs()[: int(self._periods.num_documents[period])]
     quotas = self._ramp_shares().quotas(num_pairs > 0, rows)
@@ -266,28 +215,20 @@ class SpliceSchedule:
 
   def _make_shares(self) -> shares_lib.Shares:
     """Returns how documents share the rows of an epoch."""
-    options, shares = self._options, self._shares
-    lengths = document_columns.int64(self._lengths)
-    strides = np.full(len(lengths), options.content_stride, np.int64)
-    for slot, (stride, _) in shares.overrides.items():
-      strides[slot] = stride
+    options = self._options
     return shares_lib.Shares(
-      lengths,
-      strides,
+      document_columns.int64(self._lengths),
+      options.content_stride,
       _TAU.get(options.balance_mode, options.balance_tau),
-      shares.weights,
-      shares.groups,
-      shares.group_weights,
+      self._shares,
     )
 
   def _count(self, path: str) -> dict[str, np.ndarray]:
     """Counts what can be copied, and the rows of each period's epochs.
 
-    Args:
-      path: Dotted path of the options, for messages.
-
     Returns:
-      `usable`, the fields of `Usable`; `pass_rows` int64[P], rows of a whole
+      `usable`, how many documents can be copied, and the tokens of the longest
+      and of the longest that cannot; `pass_rows` int64[P], rows of a whole
       epoch of each period; `ends`, prefix sums of the quotas of an epoch of the
       last period.
 
@@ -295,73 +236,61 @@ class SpliceSchedule:
       ConfigError: If no document can be copied, a weight or group is unused, or
         an epoch has no row, or too many to number.
     """
-    options = self._options
+    options, periods = self._options, self._periods
     lengths = document_columns.int64(self._lengths)
-    is_usable = self._pairs[-1].space.num_pairs(lengths) > 0
-    usable = Usable(
-      int(np.count_nonzero(is_usable)),
-      int(lengths.max(initial=0)),
-      int(np.max(lengths, where=~is_usable, initial=0)),
-    )
-    if not usable.count:
+    is_usable = self._pairs[-1].num_pairs() > 0
+    longest = int(lengths.max(initial=0))
+    if not is_usable.any():
       raise schema.ConfigError(
         [
           f"`{path}.min_copy_len` and `content_length` must admit a document,"
           f" got {options.min_copy_len} and {options.content_length}"
           f" (adaptive_k={options.adaptive_k}) where the longest of"
-          f" {len(lengths)} selected documents has {usable.longest} tokens."
+          f" {len(lengths)} selected documents has {longest} tokens."
           " Lower them, or select longer documents."
         ]
       )
-    document_shares.check(self._shares, options, is_usable, path)
+    shares_lib.check(self._shares, options, is_usable, path)
+    enumerated = options.balance_mode == "enumerate"
+    epoch_rows = np.empty(len(periods.first_row), np.int64)
+    quotas = np.empty(0, np.int64)
     with _errors_at(path):
-      epoch_rows, quotas = self._count_rows()
+      shares = self._make_shares()
+      # The last period has the last content length.
+      for number, documents in enumerate(self._pairs):
+        quotas = documents.num_pairs()
+        index = np.flatnonzero(periods.length_index == number)
+        epoch_rows[index] = _epoch_rows(
+          quotas,
+          periods.num_documents[index],
+          options.balance_mode,
+          options.epoch_length,
+        )
+        # Later periods of this content length only read more documents.
+        first = index[0]
+        copied = quotas[: int(periods.num_documents[first])] > 0
+        served = copied if enumerated else shares.served(copied)
+        if not epoch_rows[first] or not served.any():
+          raise ValueError(
+            f"must read a document that can be copied and weighs more than 0"
+            f" from row {int(periods.first_row[first])} on, got none among"
+            f" the first {len(copied)} at content_length"
+            f" {documents.space.content_length}. Raise curriculum_start, lower"
+            " content_length, or raise a weight."
+          )
+      if not enumerated:
+        quotas = shares.quotas(is_usable, int(epoch_rows[-1]))
     return {
-      "usable": np.asarray(dataclasses.astuple(usable), np.int64),
+      "usable": np.asarray(
+        [
+          np.count_nonzero(is_usable),
+          longest,
+          np.max(lengths, where=~is_usable, initial=0),
+        ]
+      ),
       "pass_rows": epoch_rows,
       "ends": np.cumsum(quotas),
     }
-
-  def _count_rows(self) -> tuple[np.ndarray, np.ndarray]:
-    """Counts the rows of whole epochs.
-
-    Returns:
-      int64[P], the rows of each period's; int64[D], the rows of each document
-      in one of the last period.
-
-    Raises:
-      ValueError: If an epoch has no row, or too many to number.
-    """
-    options, periods = self._options, self._periods
-    shares = self._make_shares()
-    enumerated = options.balance_mode == "enumerate"
-    epoch_rows = np.empty(len(periods.first_row), np.int64)
-    num_pairs = np.empty(0, np.int64)
-    # The last period has the last content length.
-    for number, documents in enumerate(self._pairs):
-      num_pairs = documents.num_pairs()
-      index = np.flatnonzero(periods.length_index == number)
-      epoch_rows[index] = _epoch_rows(
-        num_pairs,
-        periods.num_documents[index],
-        options.balance_mode,
-        options.epoch_length,
-      )
-      # Later periods of this content length only read more documents.
-      first_row = index[0]
-      copied = num_pairs[: int(periods.num_documents[first_row])] > 0
-      served = copied if enumerated else shares.served(copied)
-      if not epoch_rows[first_row] or not served.any():
-        raise ValueError(
-          f"must read a document that can be copied and weighs more than 0"
-          f" from row {int(periods.first_row[first_row])} on, got none among"
-          f" the first {len(copied)} at content_length"
-          f" {documents.space.content_length}. Raise curriculum_start, lower"
-          " content_length, or raise a weight."
-        )
-    if enumerated:
-      return epoch_rows, num_pairs
-    return epoch_rows, shares.quotas(num_pairs > 0, int(epoch_rows[-1]))
 
   # --- summary --------------------------------------------------------------
 
@@ -388,7 +317,7 @@ class SpliceSchedule:
         f"  documents with own stride or alpha: {len(shares.overrides)}"
       )
     if shares.groups is not None:
-      share = self.quotas() / epochs.epoch_rows[-1]
+      share = self.quotas(epochs.ramp) / epochs.epoch_rows[-1]
       groups = [
         f"{name} {group_share:.4f} ({count} documents)"
         for name, group_share, count in zip(
@@ -423,17 +352,7 @@ def _epoch_rows(
   balance_mode: str,
   epoch_length: int | None,
 ) -> np.ndarray:
-  """Returns the rows of whole epochs over the first documents.
-
-  Args:
-    num_pairs: int64[D], pairs of each document.
-    num_documents: int64[P], how many documents are read in each period.
-    balance_mode: `MultiSpliceOptions.balance_mode`.
-    epoch_length: Rows of an epoch, or None for as many as the mode needs.
-
-  Returns:
-    int64[P].
-  """
+  """Returns int64[P], the rows of epochs over the first `num_documents`[P]."""
   if epoch_length is not None:
     return np.full(len(num_documents), epoch_length, np.int64)
   usable = num_pairs > 0

@@ -14,10 +14,8 @@ Positions are columns, never reset: the same text at two columns reaches the
 model at two positions.
 """
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Mapping
 import dataclasses
 import os
 from typing import Any
@@ -25,9 +23,11 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index import intervals
+from chomp_data.index import ragged
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import document_columns
@@ -36,11 +36,9 @@ from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
-from chomp_data.splice import document_shares
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
 from chomp_data.splice import schedule as schedule_lib
-from chomp_data.splice import units
 from chomp_data.splice.options import MultiSpliceOptions
 from chomp_data.splice.options import SpliceOptions
 from chomp_data.splice.options import WindowOptions
@@ -57,6 +55,9 @@ _MANY_RAGGED = 64
 
 # Documents that a summary lists.
 _MAX_SHOWN = 10
+
+# Blocks whose units are in memory.
+_MAX_BLOCKS = 2**20
 
 
 class SpliceSource(row_source.RowSource):
@@ -105,22 +106,22 @@ class SpliceSource(row_source.RowSource):
     self.layout: row_layout.RowLayout = special_tokens.row_layout(
       store, options, seq_len, options.eos_before_document, path
     )
-    self._documents, self._lengths = options.select(store, seq_len, path)
+    selected = options.select(store, seq_len, path)
+    self._documents, self._lengths = selected
     # Cached if the documents are in memory: a third of the time of a plan.
     self._first_token: np.ndarray | None = None
     if isinstance(self._documents, columns.ArrayColumn):
       self._first_token = store.bounds(self._documents.read())[0]
-    schedule_options = options.as_splices(seq_len)
-    self._schedule_options = schedule_options
+    self._schedule_options = options.as_splices(seq_len)
     self._schedule = schedule_lib.SpliceSchedule(
-      schedule_options,
-      self._lengths,
-      document_shares.resolve(store, self._documents, schedule_options, path),
+      store,
+      selected,
+      self._schedule_options,
+      {"seq_len": seq_len, "rows": self._options_in_use()},
       seq_len=seq_len,
       seed=seed,
       name=name,
       path=path,
-      load_or_build=self._load_or_build,
     )
     ramp = self._schedule.epochs.ramp
     self.space: pair_space.PairSpace = self._schedule.pairs_at(ramp).space
@@ -128,16 +129,6 @@ class SpliceSource(row_source.RowSource):
     # A rolled copy that passes the end of its document is two spans.
     self.one_span: bool = self.space.content_start_mode != "cyclic_roll"
     self.spans_repeat: bool = self.one_span or self._all_pairs
-
-  def _load_or_build(
-    self, build: Callable[[], Mapping[str, np.ndarray]]
-  ) -> Mapping[str, columns.Column]:
-    """Returns arrays about the selected documents, from disk if many."""
-    # The options on which selection and quotas depend.
-    key = {"seq_len": self.seq_len, "rows": self._options_in_use()}
-    return document_columns.load_or_build(
-      self.store, "quotas", key, build, len(self._documents)
-    )
 
   @property
   def documents(self) -> np.ndarray:
@@ -158,36 +149,25 @@ class SpliceSource(row_source.RowSource):
     return self._schedule.epochs
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows.
-
-    Args:
-      rows: int64[N], row numbers over all epochs.
-    """
+    """Returns the spans of rows int64[N], numbered over all epochs."""
     rows = row_source.checked_rows(rows)
-    splices = self._schedule.splices(*self.epochs.locate(rows))
+    slot, start, column, length = self._schedule.splices(rows)
     count = len(rows)
     row = np.arange(count)
-    start, column, length = splices.start, splices.column, splices.length
-    document = self._documents.take(splices.slot)
+    document = self._documents.take(slot)
     if self._first_token is None:
       token = self.store.bounds(document)[0]
     else:
-      token = self._first_token[splices.slot]
-    wrapped = 0
+      token = self._first_token[slot]
     if self.space.content_start_mode == "cyclic_roll":
-      wrapped = start + length - self._lengths.take(splices.slot)
-    if np.any(wrapped > 0):
       # A copy that passes its document's end continues from its start.
-      over = np.maximum(wrapped, 0)
-      pieces = np.repeat(row, 1 + (over > 0))
-      second = np.zeros(len(pieces), np.bool_)
-      second[1:] = pieces[1:] == pieces[:-1]
-      head = (length - over)[pieces]
-      row = pieces
-      start = np.where(second, 0, start[pieces])
-      column = column[pieces] + np.where(second, head, 0)
-      length = np.where(second, over[pieces], head)
-      document, token = document[pieces], token[pieces]
+      over = np.maximum(start + length - self._lengths.take(slot), 0)
+      row, second = ragged.elements(1 + (over > 0))
+      head = (length - over)[row]
+      start = np.where(second, 0, start[row])
+      column = column[row] + second * head
+      length = np.where(second, over[row], head)
+      document, token = document[row], token[row]
     return spans_lib.Spans(
       num_rows=count,
       row=row,
@@ -214,17 +194,12 @@ class SpliceSource(row_source.RowSource):
     if not self.space.has_one_place:
       return ()
     # Of documents with labels, a copy has those of its own tokens.
-    trains_on_all = self.store.trains_on_all
+    trains_on_all = self.store.labels.trains_on_all
     return ("tokens", "loss_tokens") if trains_on_all else ("tokens",)
 
-  @row_units.uniform_arguments
+  @schema.arguments(**row_units.UNIFORM_RULES)
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns the units of a copy if all are equal; None where they differ.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-    """
+    """Returns the units of a copy if all are equal; None where they differ."""
     each = self._document_units(epoch, unit)
     if each is None:
       return None
@@ -233,35 +208,30 @@ class SpliceSource(row_source.RowSource):
       return None
     return row_units.Uniform(int(served[0]))
 
-  @row_units.block_arguments
+  @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
     """Returns the units of blocks of copies of one document each.
 
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-      rows: Most rows of a block; None if only the sum of all is needed.
-
-    Returns:
-      The units of each block, or None if rows must be planned.
+    quotas 3, 2; units of a copy 6, 4; rows 2
+    blocks of rows 0 to 1, 2, and 3 to 4, of 12, 6 and 8 units
     """
     each = self._document_units(epoch, unit)
     if each is None:
       return None
-    return units.document_blocks(self._schedule.quotas(epoch), each, rows)
+    quotas = self._schedule.quotas(epoch)
+    rows = rows or int(quotas.max())
+    blocks = -(-quotas // rows)
+    if blocks.sum() > _MAX_BLOCKS:
+      return None
+    document, block = ragged.elements(blocks)
+    sizes = np.minimum(quotas[document] - block * rows, rows)
+    starts = np.append(0, np.cumsum(sizes))
+    return row_units.BlockUnits(starts, sizes * each[document])
 
   def _document_units(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns what each copy of a document consumes.
-
-    Args:
-      epoch: The epoch.
-      unit: One of `mix_units.UNITS` for rows.
-
-    Returns:
-      int64[D], or None where copies of one document differ.
-    """
+    """Returns int64[D], units of each copy; None where those of one differ."""
     if unit not in self._copied_units:
       return None
     copied = self._schedule.pairs_at(epoch).copy_len()
@@ -277,17 +247,10 @@ class SpliceSource(row_source.RowSource):
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that copy a document.
-
-    Args:
-      document: Its number in the store.
-      epoch: The epoch, from 0.
-    """
-    first_row = end_row = 0
-    for slot in np.flatnonzero(self.documents == document).tolist():
-      # Rows of a document follow each other.
-      first_row, end_row = self._schedule.rows_of(slot, epoch)
-    return intervals.merged(np.asarray([first_row]), np.asarray([end_row]))
+    """Returns the rows of an epoch that copy a document."""
+    slots = np.flatnonzero(self.documents == document)
+    slots = slots[slots < len(self._schedule.ends(epoch))]
+    return intervals.merged(*self._schedule.rows_of(slots, epoch))
 
   def quotas(self, row: int | None = None) -> np.ndarray:
     """Returns rows of an epoch by selected document.
@@ -298,10 +261,10 @@ class SpliceSource(row_source.RowSource):
     Returns:
       int64[D].
     """
-    if row is None:
-      return self._schedule.quotas()
-    epoch, _ = self.epochs.locate(np.asarray([row]))
-    return self._schedule.quotas(int(epoch[0]))
+    epoch = self.epochs.ramp
+    if row is not None:
+      epoch = int(self.epochs.locate(np.asarray([row]))[0][0])
+    return self._schedule.quotas(epoch)
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
@@ -363,31 +326,37 @@ class SpliceSource(row_source.RowSource):
 
   def describe(self) -> str:
     """Returns a summary for the log: documents, lengths, shares, pairs."""
-    options, schedule = self._schedule_options, self._schedule
+    options, space, epochs = self._schedule_options, self.space, self.epochs
     count = len(self._documents)
-    shown = min(count, _MAX_SHOWN)
-    more = f" ... {count - shown} more" if count > shown else ""
+    shown = np.arange(min(count, _MAX_SHOWN))
+    more = f" ... {count - len(shown)} more" if count > len(shown) else ""
 
     def listed(values: Iterable[object]) -> str:
       return "[" + ", ".join(str(v) for v in values) + more + "]"
 
-    documents = self._documents.take(np.arange(shown))
-    lengths = self._lengths.take(np.arange(shown)).tolist()
-    epoch_rows = int(schedule.epochs.epoch_rows[-1])
-    rows = schedule.first_quotas(shown)
-    share = rows / epoch_rows
+    documents = self._documents.take(shown)
+    lengths = self._lengths.take(shown).tolist()
+    epoch_rows = int(self._schedule.epochs.epoch_rows[-1])
+    first_row, end_row = self._schedule.rows_of(shown, epochs.ramp)
+    rows = end_row - first_row
+    shares = [f"{share:.4f}" for share in rows / epoch_rows]
+    whole_rows = ""
+    if space.content_length is None:
+      less = " - offset_jitter" * bool(space.offset_jitter)
+      whole_rows = f" (content_length None: seq_len{less})"
+    offsets = {"coverage_balanced": "right-aligned", "slide": "column 0"}
     lines = [
       (
         f"[{self.name}] {self.kind}: num_docs={count}"
         f" doc_lengths={listed(lengths)}"
       ),
       (
-        f"  seq_len={self.seq_len} K={self.space.max_copy_len}"
-        f"{self._whole_rows_text()} adaptive_k={options.adaptive_k}"
+        f"  seq_len={self.seq_len} K={space.max_copy_len}{whole_rows}"
+        f" adaptive_k={options.adaptive_k}"
         f" content_stride={options.content_stride}"
         f" offset_stride={options.offset_stride}"
-        f" mode={self.space.content_start_mode}"
-        f" offsets={self._offsets_text()}"
+        f" mode={space.content_start_mode}"
+        f" offsets={offsets.get(space.content_start_mode, space.offset_domain)}"
         f" alpha={options.alpha:g}"
         f" offset_jitter={options.offset_jitter}"
         f" total_pairs={epoch_rows}"
@@ -396,9 +365,9 @@ class SpliceSource(row_source.RowSource):
         f"  balance=balance_mode={options.balance_mode},"
         f" balance_tau={options.balance_tau}"
       ),
-      f"  expected_doc_fraction={listed(f'{s:.4f}' for s in share)}",
+      f"  expected_doc_fraction={listed(shares)}",
       f"  pairs_per_doc={listed(rows.tolist())}",
-      *schedule.describe(),
+      *self._schedule.describe(),
     ]
     ids = self.store.document_ids(documents)
     lines += [
@@ -409,25 +378,9 @@ class SpliceSource(row_source.RowSource):
     ]
     return "\n".join(lines)
 
-  def _whole_rows_text(self) -> str:
-    """Returns why K is what it is, where no `content_length` says so."""
-    if self.space.content_length is not None:
-      return ""
-    less = " - offset_jitter" * bool(self.space.offset_jitter)
-    return f" (content_length None: seq_len{less})"
-
-  def _offsets_text(self) -> str:
-    match self.space.content_start_mode:
-      case "coverage_balanced":
-        return "right-aligned"
-      case "slide":
-        return "column 0"
-      case _:
-        return self.space.offset_domain
-
   def _warn_of_usage(self, path: str) -> None:
     """Logs which documents get no row, and what a shuffle costs."""
-    count, usable = len(self._documents), self._schedule.usable
+    count, num_usable = len(self._documents), self._schedule.num_usable
     if (
       self._schedule_options.shuffle_content
       and self.space.is_ragged
@@ -440,12 +393,12 @@ class SpliceSource(row_source.RowSource):
         path,
         count,
       )
-    if usable.count < count:
+    if num_usable < count:
       logging.warning(
         "%s: %d of %d selected documents are too short to be copied and get"
         " no row (the longest of them has %d tokens).",
         path,
-        count - usable.count,
+        count - num_usable,
         count,
-        usable.longest_unused,
+        self._schedule.longest_unused,
       )

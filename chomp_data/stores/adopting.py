@@ -7,9 +7,9 @@ import os
 import pathlib
 
 from chomp_data import errors
-from chomp_data.stores import adopted
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.storage import opening
+from chomp_data.storage import publish
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.tokenized import levanter_store
@@ -57,16 +57,19 @@ def trusted(paths: Iterable[str]) -> list[str]:
 
 def _has_checksums(path: str) -> bool:
   """Whether every byte of what is read at a path is checked."""
-  if places.is_url(path):
+  if opening.open_storage(path).is_remote:
     home = path.rstrip("/")
-    if places.at(home).version(manifest.FILE) is not None:
+    if opening.open_storage(home).head(manifest.FILE) is not None:
       return True
     for suffix in megatron_store.SUFFIXES:
       home = home.removesuffix(suffix)
-    return places.at(f"{home}.adopted").version(adopted.FILE) is not None
+    return (
+      opening.open_storage(f"{home}.adopted").head(checksum_sidecar.FILE)
+      is not None
+    )
   if (pathlib.Path(path) / manifest.FILE).exists():
     return True
-  return adopted.directory_of(files_at(path).home).is_dir()
+  return checksum_sidecar.directory_of(files_at(path).home).is_dir()
 
 
 def _below(directory: pathlib.Path) -> tuple[str, ...]:

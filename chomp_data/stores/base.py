@@ -1,58 +1,42 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every store is: documents of tokens, and where each of them lies.
+"""What every store is: tokens, and parts that say what they are of.
 
-Token positions are absolute: document d holds tokens offsets[d] ..
-offsets[d + 1] - 1 of the store.
-
-A store may say which tokens are trained on and what they weigh: `has_labels`
-and what stands below it. One that does not trains on all of them.
-
-A kind of stores is a class of `Opened`, which reads, and one of `Store`, which
-makes it; `kinds` lists them. Checks and messages are written once, here.
+A `Store` is a path and what `Opened` holds: tokens, where documents are, ids
+and, where they exist, labels, weights and metadata. A kind of stores, or a view
+of stores, defines only how these are opened; `kinds` lists the kinds. Checks
+and messages are written once, here and in the parts.
 """
 
 import abc
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import os
 from typing import Any
-from typing import Generic
 from typing import Protocol
-from typing import TYPE_CHECKING
-from typing import TypeVar
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.index import integers
-from chomp_data.stores import disk_cache
-from chomp_data.stores import labels
-from chomp_data.stores import places
+from chomp_data.storage import disk_cache
+from chomp_data.stores import documents as documents_lib
+from chomp_data.stores import labels as labels_lib
+from chomp_data.stores import modification_guard
 from chomp_data.stores import span_reads
+from chomp_data.stores import texts
 from chomp_data.stores import vocabulary
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
-_ID_BATCH = 1 << 16
-
 CACHE_BYTES = schema.integer(0, 2**63 - 1)
 _BATCH = schema.integer(1)
 _IDS = schema.sequence(schema.text(empty=True))
-
-
-class Offsets(Protocol):
-  """The first token of every document, and the end: N + 1 of them."""
-
-  def gather(self, positions: np.ndarray, /) -> np.ndarray:
-    """Returns int64[N] fresh, offsets[positions] of int64[N] in range."""
-    ...
-
-  def read(self, start: int, stop: int, /) -> np.ndarray:
-    """Returns offsets[start:stop], int64."""
-    ...
 
 
 class Tokens(Protocol):
@@ -84,56 +68,72 @@ class Tokens(Protocol):
     ...
 
 
-class Opened(Protocol):
-  """What a process holds of an opened store; made anew in each.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Opened:
+  """The parts of a store, as one process reads them.
 
   Attributes:
     hash: The store's identity, SHA-256 as hex: of tokens, documents and
       tokenizer, whatever its path.
-    tokenizer_info: The tokenizer of the tokens.
-    num_documents: Documents, those of no token included.
+    tokenizer: The tokenizer of the tokens.
+    tokenizer_identity: What identifies the tokenizer, as (kind of evidence,
+      value): ('sha256', hex) of its definition, ('name', text) where somebody
+      only names it, None where nobody does. Values of one kind may be compared.
     num_tokens: Tokens of all documents.
     token_dtype: The dtype of tokens as stored.
-    offsets: Where documents lie.
+    documents: Where documents are.
     tokens: Their tokens.
+    ids: Their ids.
+    meta: One more string per document, or None.
+    labels: The levels of tokens; None: all are trained on.
+    weights: float32 per document, what multiplies the levels of its tokens;
+      None: 1.
+    guard: The files that must stay as they are, or None: nothing to compare.
+    tokenizer_file: Returns the file of the tokenizer, or raises StoreError;
+      None where there is none.
+    chats: How the turns of chats end that `prepare` made, else empty.
+    chunk_tokens: Tokens of a chunk, of which blocks of a shuffle are made; of
+      kinds without chunks those of a default store, for the same blocks.
+    file_bytes: Bytes of the tokens' files, or None: those of the tokens.
+    is_mapped: Whether tokens are copied from maps of local files, so that
+      nothing is gained by fetching together what many batches need.
+    is_remote: Whether they are in an object store.
   """
 
-  @property
-  def hash(self) -> str: ...
-  @property
-  def tokenizer_info(self) -> vocabulary.TokenizerInfo: ...
-  @property
-  def num_documents(self) -> int: ...
-  @property
-  def num_tokens(self) -> int: ...
-  @property
-  def token_dtype(self) -> np.dtype: ...
-  @property
-  def offsets(self) -> Offsets: ...
-  @property
-  def tokens(self) -> Tokens: ...
-
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns the ids of documents int64[N] that exist, in that order."""
-    ...
-
-
-# A store of any kind is a plain `Store`; Python before 3.13 cannot say it.
-if TYPE_CHECKING:
-  import typing_extensions
-
-  OpenedT = typing_extensions.TypeVar(
-    "OpenedT", bound=Opened, default=Opened, covariant=True
+  hash: str
+  tokenizer: vocabulary.TokenizerInfo
+  tokenizer_identity: tuple[str, str] | None
+  num_tokens: int
+  token_dtype: np.dtype
+  documents: documents_lib.Documents
+  tokens: Tokens
+  ids: texts.Texts
+  meta: texts.Texts | None = None
+  labels: labels_lib.Runs | None = None
+  weights: labels_lib.Values | None = None
+  guard: modification_guard.ModificationGuard | None = None
+  tokenizer_file: Callable[[], bytes] | None = None
+  chats: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  chunk_tokens: int = dataclasses.field(
+    default_factory=lambda: span_reads.DEFAULT_CHUNK_TOKENS
   )
-else:
-  OpenedT = TypeVar("OpenedT", bound=Opened)
+  file_bytes: int | None = None
+  is_mapped: bool = False
+  is_remote: bool = False
+
+  @property
+  def stored_bytes(self) -> int:
+    """Bytes of the tokens as they are stored."""
+    if self.file_bytes is not None:
+      return self.file_bytes
+    return self.num_tokens * self.token_dtype.itemsize
 
 
-class Store(abc.ABC, Generic[OpenedT]):
+class Store(abc.ABC):
   """A tokenized corpus, read only. Made by `open_store`.
 
-  Pickled, it is a path, what its kind was told, and a hash: another process
-  opens it at first use, and refuses a store that was replaced in between.
+  Pickled, it is a path, its options, and a hash: another process opens it at
+  first use, and refuses a store that was replaced in between.
   """
 
   @schema.arguments(path=schema.path(), cache_bytes=CACHE_BYTES)
@@ -155,19 +155,32 @@ class Store(abc.ABC, Generic[OpenedT]):
     self._token_cache_bytes: int | None = None
     # A directory and its bound, once `set_cache_dir` was called.
     self._cache_dir: tuple[str, int] | None = None
+    self._opened: Opened | None = None
 
   @abc.abstractmethod
-  def _open(self) -> OpenedT:
-    """Returns the store as this process reads it.
+  def _open(self) -> Opened:
+    """Returns the parts of the store, as this process reads them.
 
-    `_expected_hash` is None where it is opened at the first time.
+    `_expected_hash` is None where it is opened for the first time.
 
     Raises:
       StoreError: If it is damaged, or no such store.
     """
 
-  @functools.cached_property
-  def _opened(self) -> OpenedT:
+  @property
+  def opened(self) -> Opened:
+    """The parts of the store; opened at first use in each process.
+
+    Raises:
+      StoreError: If it is damaged, or was replaced since it was first opened.
+    """
+    # No `cached_property`, which in Python 3.11 opens one store at a time.
+    if self._opened is None:
+      self._opened = self._checked()
+    return self._opened
+
+  def _checked(self) -> Opened:
+    """Opens the store; raises StoreError if it is not the one expected."""
     opened = self._open()
     if self._expected_hash not in (None, opened.hash):
       raise errors.StoreError(
@@ -180,9 +193,21 @@ class Store(abc.ABC, Generic[OpenedT]):
       opened.tokens.set_cache_bytes(self._token_cache_bytes)
     return opened
 
+  @functools.cached_property
+  def labels(self) -> labels_lib.Labels:
+    """Which tokens are trained on, and what they weigh."""
+    opened = self.opened
+    return labels_lib.Labels(
+      opened.labels or labels_lib.AllTrained(opened.num_tokens),
+      opened.weights,
+      len(opened.documents),
+      self._path,
+      opened.is_remote,
+    )
+
   def __getstate__(self) -> dict[str, Any]:
-    state = {**vars(self), "_expected_hash": self.hash}
-    state.pop("_opened", None)
+    state = {**vars(self), "_expected_hash": self.hash, "_opened": None}
+    state.pop("labels", None)
     return state
 
   def __repr__(self) -> str:
@@ -196,59 +221,27 @@ class Store(abc.ABC, Generic[OpenedT]):
   @property
   def hash(self) -> str:
     """The store's identity, SHA-256 as hex, whatever its path."""
-    return self._expected_hash or self._opened.hash
+    return self._expected_hash or self.opened.hash
 
   @property
   def tokenizer_info(self) -> vocabulary.TokenizerInfo:
     """The tokenizer of the tokens."""
-    return self._opened.tokenizer_info
-
-  @property
-  def tokenizer_identity(self) -> tuple[str, str] | None:
-    """What tells the tokenizer from others, as (kind of evidence, value).
-
-    ('sha256', hex) of its definition, ('name', text) where somebody only names
-    it, None where nobody does. Values of one kind may be compared.
-    """
-    return "sha256", self.tokenizer_info.sha256
+    return self.opened.tokenizer
 
   @property
   def num_documents(self) -> int:
     """Documents, those of no token included."""
-    return self._opened.num_documents
+    return len(self.opened.documents)
 
   @property
   def num_tokens(self) -> int:
     """Tokens of all documents."""
-    return self._opened.num_tokens
-
-  @property
-  def token_dtype(self) -> np.dtype:
-    """The dtype of tokens as stored."""
-    return self._opened.token_dtype
-
-  @property
-  def chunk_tokens(self) -> int:
-    """Tokens of a chunk, of which blocks of a shuffle are made.
-
-    Of kinds without chunks those of a default store, for the same blocks.
-    """
-    return span_reads.DEFAULT_CHUNK_TOKENS
-
-  @property
-  def vocab_size(self) -> int:
-    """Token ids are below it."""
-    return self.tokenizer_info.vocab_size
+    return self.opened.num_tokens
 
   @property
   def counters(self) -> span_reads.Counters:
     """What was read of the tokens in this process."""
-    return self._opened.tokens.counters
-
-  @property
-  def stored_bytes(self) -> int:
-    """Bytes of the tokens as they are stored."""
-    return self.num_tokens * self.token_dtype.itemsize
+    return self.opened.tokens.counters
 
   @property
   def cache_bytes(self) -> int:
@@ -269,7 +262,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       ValueError: If it is negative.
     """
     self._token_cache_bytes = cache_bytes
-    self._opened.tokens.set_cache_bytes(cache_bytes)
+    self.opened.tokens.set_cache_bytes(cache_bytes)
 
   @schema.arguments(directory=schema.path(), most_bytes=schema.integer(1))
   def set_cache_dir(self, directory: str, most_bytes: int) -> None:
@@ -283,7 +276,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       StoreError: If the store is not in a bucket, or the directory cannot be
         written to.
     """
-    if not places.is_url(self._path):
+    if not self.opened.is_remote:
       raise errors.StoreError(
         f"`cache_dir` must be None for a store on a local disk, got"
         f" {directory!r} for {self._path}. Leave it out."
@@ -291,8 +284,8 @@ class Store(abc.ABC, Generic[OpenedT]):
     disk_cache.DiskCache(directory, most_bytes)
     self._cache_dir = directory, most_bytes
     # Opened again with it: so far the manifest was read, and no chunk.
-    if "_opened" in vars(self):
-      del self._opened
+    self._opened = None
+    vars(self).pop("labels", None)
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns where documents lie.
@@ -307,16 +300,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If there is no such document.
       StoreError: If the offsets were altered.
     """
-    documents = self._existing(documents)
-    num = len(documents)
-    ends = np.empty(2 * num, np.int64)
-    ends[:num] = documents
-    np.add(documents, 1, out=ends[num:])
-    ends = self._opened.offsets.gather(ends)
-    starts = ends[:num]
-    lengths = ends[num:] - starts
-    span_reads.check_rising(lengths, f"{self._path}/offsets")
-    return starts, lengths
+    return self.opened.documents.bounds(self._existing(documents))
 
   def iter_lengths(
     self, batch: int = 1 << 20
@@ -336,9 +320,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     batch = schema.argument("batch", _BATCH, batch)
     for first in range(0, self.num_documents, batch):
       last = min(first + batch, self.num_documents)
-      lengths = np.diff(self._opened.offsets.read(first, last + 1))
-      span_reads.check_rising(lengths, f"{self._path}/offsets")
-      yield first, lengths
+      yield first, self.opened.documents.lengths(first, last)
 
   def copy_tokens(
     self,
@@ -371,35 +353,24 @@ class Store(abc.ABC, Generic[OpenedT]):
     starts = integers.array("starts", starts)
     lengths = integers.array("lengths", lengths)
     positions = integers.array("positions", positions)
-    opened = self._opened
-    unchanged = getattr(opened, "unchanged", None)
+    opened = self.opened
     try:
       opened.tokens.copy_spans(starts, lengths, out, positions)
     except errors.StoreError:
-      if unchanged is not None:
+      if opened.guard is not None:
         # Why its bytes are others.
-        unchanged.check()
+        opened.guard.check()
       raise
-    if unchanged is not None:
-      unchanged.check()
-
-  @property
-  def is_mapped(self) -> bool:
-    """Whether tokens are copied from where they lie on a local disk.
-
-    Then nothing is gained by fetching together what many batches need.
-    """
-    return getattr(self._opened.tokens, "is_mapped", False)
+    if opened.guard is not None:
+      opened.guard.check()
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads together what the copies of several batches will need.
 
-    Chunks of compressed tokens that are not in the cache are fetched at once,
-    those needed first first, until it is full; the rest is fetched as it is
-    copied. The system is asked to read ahead chunks of mapped tokens that no
-    copy has touched. Chunks of an object store are asked for, in the order of
-    the calls as there is room for them, and nothing waits for them here.
-    `counters` tell the ranges that were asked for.
+    Chunks of compressed tokens and of buckets are requested in the order of
+    the calls, as there is room for them in the cache, and nothing waits for
+    them here. The system is asked to read ahead chunks of mapped tokens that
+    no copy has touched. `counters` tell the ranges that were asked for.
 
     Args:
       starts: int64[N], absolute token positions, in the order of the copies.
@@ -411,10 +382,9 @@ class Store(abc.ABC, Generic[OpenedT]):
 
     Raises:
       IndexError: If a span is not within the store.
-      StoreError: If a chunk that was fetched was altered.
     """
     return bool(
-      self._opened.tokens.prefetch(
+      self.opened.tokens.prefetch(
         integers.array("starts", starts), integers.array("lengths", lengths)
       )
     )
@@ -448,137 +418,6 @@ class Store(abc.ABC, Generic[OpenedT]):
     number = integers.array("document", [integers.whole("document", document)])
     return self.read_tokens(*self.bounds(number))
 
-  @property
-  def holds_pieces(self) -> bool:
-    """Whether its documents may be pieces of the documents of another store."""
-    return False
-
-  def at_ends(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns whether documents begin, and end, where whole ones do, bool[N].
-
-    Args:
-      documents: int64[N], their numbers.
-    """
-    whole = np.ones(len(self._existing(documents)), np.bool_)
-    return whole, whole
-
-  @property
-  def has_labels(self) -> bool:
-    """Whether some tokens may not be trained on; else all are."""
-    return False
-
-  @property
-  def has_document_weights(self) -> bool:
-    """Whether documents may weigh other than 1; see `document_weights`."""
-    return False
-
-  @property
-  def has_weights(self) -> bool:
-    """Whether trained tokens may weigh other than 1, by level or document."""
-    by_level = self.has_labels and len(self.levels) > len(labels.LEVELS)
-    return self.has_document_weights or by_level
-
-  @functools.cached_property
-  def trains_on_all(self) -> bool:
-    """Whether every token is trained on, so that none need be counted.
-
-    Where only documents have weights, all of them are looked at once.
-    """
-    if self.has_labels or not self.has_document_weights:
-      return not self.has_labels
-    return all(
-      self.document_weights(np.arange(first, first + len(own))).all()
-      for first, own in self.iter_lengths()
-    )
-
-  @property
-  def levels(self) -> np.ndarray:
-    """float32[L], the weights of levels; 0 is not trained on, 1 weighs 1."""
-    return labels.LEVELS
-
-  def label_runs(
-    self, starts: np.ndarray, lengths: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the levels of tokens in spans, as runs of one level.
-
-    A token is trained on as a target, where its level weighs more than 0.
-
-        tokens of levels 0 0 1 1 1 0, spans (0, 4) and (4, 2):
-        span [0, 0, 1, 1], begin [0, 2, 0, 1], stop [2, 4, 1, 2],
-        level [0, 1, 1, 0]
-
-    Args:
-      starts: int64[N], absolute token positions.
-      lengths: int64[N], in tokens, 0 or more.
-
-    Returns:
-      By run, in the order of the spans: the span int64[M], the first token and
-      the one after the last, counted from the span's start, int64[M] each, and
-      the level uint8[M]. Runs of a span follow each other and cover it.
-
-    Raises:
-      IndexError: If a span is not within the store.
-      StoreError: If the labels were altered.
-    """
-    starts = integers.array("starts", starts)
-    lengths = integers.array("lengths", lengths)
-    span_reads.check_spans(starts, lengths, self.num_tokens)
-    span = np.flatnonzero(lengths)
-    begin = np.zeros(len(span), np.int64)
-    return span, begin, lengths[span], np.ones(len(span), np.uint8)
-
-  def trained_before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns how many tokens below positions have levels that weigh.
-
-    Args:
-      positions: int64[N], absolute, 0 .. `num_tokens`.
-
-    Returns:
-      int64[N]; no token is read.
-
-    Raises:
-      IndexError: If a position is not within the store.
-      StoreError: If the labels were altered.
-    """
-    positions = integers.array("positions", positions)
-    span_reads.check_spans(positions, positions * 0, self.num_tokens)
-    return positions.copy()
-
-  def prefetch_labels(
-    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
-  ) -> None:
-    """Asks an object store for labels and weights; see `prefetch`.
-
-    Args:
-      starts: int64[N], absolute token positions.
-      lengths: int64[N], in tokens, 0 or more.
-      documents: int64[M], whose weights will be read.
-    """
-    integers.array("starts", starts)
-    integers.array("lengths", lengths)
-    integers.array("documents", documents)
-
-  def document_weights(self, documents: np.ndarray) -> np.ndarray:
-    """Returns what multiplies the levels of documents' tokens.
-
-    A document of weight 0 is not trained on.
-
-    Args:
-      documents: int64[N], in any order.
-
-    Returns:
-      float32[N], 1 where the store says nothing.
-
-    Raises:
-      IndexError: If there is no such document.
-      StoreError: If the weights were altered.
-    """
-    return np.ones(len(self._existing(documents)), np.float32)
-
-  def document_id(self, document: int) -> str:
-    """Returns a document's id; raises IndexError where there is none."""
-    return self.document_ids([integers.whole("document", document)])[0]
-
   def document_ids(self, documents: Sequence[int] | np.ndarray) -> list[str]:
     """Returns the ids of documents, in the order given.
 
@@ -589,10 +428,10 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If there is no such document.
       StoreError: If the ids were altered.
     """
-    return self._opened.ids(self._existing(documents))
+    return self.opened.ids.take(self._existing(documents))
 
   def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
-    """Finds documents by id, in one pass over the store's ids.
+    """Finds documents by id, in at most one pass over the store's ids.
 
     Args:
       ids: What to look for.
@@ -601,17 +440,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       The documents of each id, in ascending order; none or several happen.
     """
     ids = schema.argument("ids", _IDS, ids)
-    found: dict[str, list[int]] = {name: [] for name in ids}
-    for first, names in self._id_batches():
-      for document, name in enumerate(names, first):
-        if name in found:
-          found[name].append(document)
-    return found
-
-  @property
-  def has_meta(self) -> bool:
-    """Whether each document has a string besides its id."""
-    return False
+    return self.opened.ids.find(ids)
 
   def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
     """Returns what tools/prepare.py --meta_key kept of documents.
@@ -626,56 +455,29 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If there is no such document.
       StoreError: If nothing was kept, or it was altered.
     """
-    self._existing(documents)
-    raise errors.StoreError(
-      f"{self._path} must be prepared with --meta_key to keep something of"
-      " each document, got a store without."
-    )
-
-  @property
-  def chats(self) -> dict[str, Any]:
-    """How the turns of chats end that `prepare` made, else empty."""
-    return {}
-
-  def tokenizer_file(self) -> bytes:
-    """Returns the file of the tokenizer that the store was made with.
-
-    Raises:
-      StoreError: If there is none, or it was altered.
-    """
-    raise errors.StoreError(
-      f"{self._path} must hold the file of its tokenizer, got a tokenizer of"
-      f" kind {self.tokenizer_info.kind!r}, which has none here. Decode with"
-      " the tokenizer that made the tokens."
-    )
-
-  def closest_id(self, name: str) -> str:
-    """Returns ' Did you mean `x`?' with the nearest of the first 65,536 ids.
-
-    Args:
-      name: The id of no document.
-
-    Returns:
-      '' where none is near.
-    """
-    name = schema.argument("name", schema.text(empty=True), name)
-    return schema.did_you_mean(name, next(self._id_batches(), (0, []))[1])
-
-  def _id_batches(self) -> Iterator[tuple[int, list[str]]]:
-    """Yields (first document, ids) of all documents, a part at a time."""
-    for first in range(0, self.num_documents, _ID_BATCH):
-      last = min(first + _ID_BATCH, self.num_documents)
-      yield first, self._opened.ids(np.arange(first, last))
+    documents = self._existing(documents)
+    if self.opened.meta is None:
+      raise errors.StoreError(
+        f"{self._path} must be prepared with --meta_key to keep something of"
+        " each document, got a store without."
+      )
+    return self.opened.meta.take(documents)
 
   def _existing(self, documents: Sequence[int] | np.ndarray) -> np.ndarray:
     """Returns documents as int64[N]; raises IndexError where there is none."""
-    documents = integers.array("documents", documents)
-    if len(documents) and not (
-      documents.min() >= 0 and documents.max() < self.num_documents
-    ):
-      wrong = (documents < 0) | (documents >= self.num_documents)
-      raise IndexError(
-        f"document must be in 0 .. {self.num_documents - 1} of {self._path},"
-        f" got {documents[wrong][0]}."
-      )
-    return documents
+    return documents_lib.existing(documents, self.num_documents, self._path)
+
+
+def tokenizer_file(store: Store) -> bytes:
+  """Returns the file of the tokenizer that a store was made with.
+
+  Raises:
+    StoreError: If there is none, or it was altered.
+  """
+  if store.opened.tokenizer_file is None:
+    raise errors.StoreError(
+      f"{store.path} must hold the file of its tokenizer, got a tokenizer of"
+      f" kind {store.tokenizer_info.kind!r}, which has none here. Decode with"
+      " the tokenizer that made the tokens."
+    )
+  return store.opened.tokenizer_file()

@@ -6,26 +6,27 @@ Nothing is copied. Tokens and documents of the first stores have the numbers
 that they have without the last ones, so a store that is appended moves nothing.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
 import json
-from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import base
-from chomp_data.stores import labels
+from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import span_reads
-from chomp_data.stores import vocabulary
+from chomp_data.stores import texts
 
 _FORMAT = "chomp_data concatenated"
 _SCHEMA = 1
 
 
-class ConcatenatedStore(base.Store["_Opened"]):
+class ConcatenatedStore(base.Store):
   """Stores of one tokenizer, one after the other. Made by `as_one`.
 
   Its `path` is that of the first store: indexes lie beside that one.
@@ -39,161 +40,49 @@ class ConcatenatedStore(base.Store["_Opened"]):
     super().__init__(members[0].path)
     self.members: tuple[base.Store, ...] = tuple(members)
 
-  def _open(self) -> "_Opened":
-    return _Opened(self.members)
-
-  @property
-  def tokenizer_identity(self) -> tuple[str, str] | None:
-    """What tells the tokenizer from others; see `base.Store`."""
-    known = [own.tokenizer_identity for own in self.members]
-    return next((own for own in known if own is not None), None)
-
-  @property
-  def chunk_tokens(self) -> int:
-    """Tokens of a chunk of the first store."""
-    return self.members[0].chunk_tokens
-
-  @property
-  def stored_bytes(self) -> int:
-    """Bytes of the tokens of all stores; see `base.Store`."""
-    return sum(own.stored_bytes for own in self.members)
-
-  @property
-  def chats(self) -> dict[str, Any]:
-    """Documents that need EOS, and that have it; see `base.Store`."""
-    return {
-      name: sum(own.chats.get(name, 0) for own in self.members)
-      for name in ("needs_eos", "has_eos")
-    }
-
-  @property
-  def has_meta(self) -> bool:
-    """Whether each document has a string besides its id."""
-    return all(own.has_meta for own in self.members)
-
-  def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
-    """Returns what was kept of documents; see `base.Store`."""
-    if not self.has_meta:
-      return super().document_meta(documents)
-    own = self._opened.documents.apart(self._existing(documents))
-    out = [""] * len(documents)
-    for member, pick, local in own:
-      found = self.members[member].document_meta(local)
-      for i, value in zip(pick.tolist(), found, strict=True):
-        out[i] = value
-    return out
-
-  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
-    """Finds documents by id; see `base.Store`."""
-    found: dict[str, list[int]] = {name: [] for name in ids}
-    firsts = self._opened.documents.starts.tolist()
-    for first, member in zip(firsts, self.members, strict=False):
-      for name, documents in member.find_documents(ids).items():
-        found[name] += [first + document for document in documents]
-    return found
-
-  def tokenizer_file(self) -> bytes:
-    """Returns the tokenizer's file; see `base.Store`."""
-    return self.members[0].tokenizer_file()
-
-  @property
-  def has_labels(self) -> bool:
-    """Whether some tokens may not be trained on; see `base.Store`."""
-    return any(own.has_labels for own in self.members)
-
-  @property
-  def has_document_weights(self) -> bool:
-    """Whether documents may weigh other than 1; see `base.Store`."""
-    return any(own.has_document_weights for own in self.members)
-
-  @property
-  def levels(self) -> np.ndarray:
-    """float32[L], the weights of the levels of all stores."""
-    return self._levels[0]
-
-  @functools.cached_property
-  def _levels(self) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Returns the levels of all, and what each store's are among them."""
-    table = labels.LEVELS.tolist()
-    numbers = []
-    for member in self.members:
-      for level in member.levels.tolist():
-        if level not in table:
-          table.append(level)
-      own = [table.index(level) for level in member.levels.tolist()]
-      numbers.append(np.asarray(own, np.uint8))
-    return np.asarray(table, np.float32), numbers
-
-  def label_runs(
-    self, starts: np.ndarray, lengths: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the levels of tokens in spans; see `base.Store`."""
-    span_reads.check_spans(starts, lengths, self.num_tokens)
-    # Where spans would be, one after the other: it tells them apart.
-    places = np.cumsum(lengths) - lengths
-    bounds = self._opened.token_starts
-    part, first, length, place = span_reads.split_at(
-      bounds, starts, lengths, places
+  def _open(self) -> base.Opened:
+    members = [store.opened for store in self.members]
+    documents = _Documents(self.members)
+    tokens = _Tokens(self.members)
+    metas = [opened.meta for opened in members if opened.meta is not None]
+    has_weights = any(opened.weights is not None for opened in members)
+    return base.Opened(
+      hash=hash_of([store.hash for store in self.members]),
+      tokenizer=dataclasses.replace(
+        members[0].tokenizer,
+        vocab_size=max(opened.tokenizer.vocab_size for opened in members),
+      ),
+      tokenizer_identity=next(
+        filter(None, (opened.tokenizer_identity for opened in members)), None
+      ),
+      num_tokens=tokens.parts.total,
+      token_dtype=max(
+        (opened.token_dtype for opened in members),
+        key=lambda dtype: dtype.itemsize,
+      ),
+      documents=documents,
+      tokens=tokens,
+      ids=_Texts([opened.ids for opened in members], documents.parts),
+      meta=(
+        _Texts(metas, documents.parts) if len(metas) == len(members) else None
+      ),
+      labels=(
+        _Runs(self.members, tokens.parts)
+        if any(opened.labels is not None for opened in members)
+        else None
+      ),
+      weights=_Weights(self.members, documents.parts) if has_weights else None,
+      tokenizer_file=members[0].tokenizer_file,
+      # Documents that need EOS, and that have it.
+      chats={
+        name: sum(opened.chats.get(name, 0) for opened in members)
+        for name in ("needs_eos", "has_eos")
+      },
+      chunk_tokens=members[0].chunk_tokens,
+      file_bytes=sum(opened.stored_bytes for opened in members),
+      is_mapped=all(opened.is_mapped for opened in members),
+      is_remote=any(opened.is_remote for opened in members),
     )
-    found = []
-    for member in np.unique(part).tolist():
-      pick = np.flatnonzero(part == member)
-      span, begin, stop, level = self.members[member].label_runs(
-        first[pick], length[pick]
-      )
-      at = place[pick][span]
-      found.append((at + begin, at + stop, self._levels[1][member][level]))
-    if not found:
-      none = np.zeros(0, np.int64)
-      return none, none, none, np.zeros(0, np.uint8)
-    begin, stop, level = map(np.concatenate, zip(*found, strict=True))
-    order = np.argsort(begin, kind="stable")
-    begin, stop, level = begin[order], stop[order], level[order]
-    full = np.flatnonzero(lengths)
-    span = full[np.searchsorted(places[full], begin, "right") - 1]
-    return span, begin - places[span], stop - places[span], level
-
-  def trained_before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns how many tokens below positions are trained on."""
-    span_reads.check_spans(positions, positions * 0, self.num_tokens)
-    out = np.empty(len(positions), np.int64)
-    bounds = self._opened.token_starts
-    ends = np.asarray([own.num_tokens for own in self.members], np.int64)
-    trained = [
-      int(own.trained_before(ends[i : i + 1])[0])
-      for i, own in enumerate(self.members)
-    ]
-    before = np.concatenate([[0], np.cumsum(trained)])
-    member = np.searchsorted(bounds[:-1], positions, "right") - 1
-    for number in np.unique(member).tolist():
-      pick = member == number
-      own = self.members[number].trained_before(
-        positions[pick] - bounds[number]
-      )
-      out[pick] = before[number] + own
-    return out
-
-  def prefetch_labels(
-    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
-  ) -> None:
-    """Asks object stores for labels and weights; see `base.Store`."""
-    none = np.zeros(0, np.int64)
-    part, first, length, _ = span_reads.split_at(
-      self._opened.token_starts, starts, lengths, starts
-    )
-    for member in np.unique(part).tolist():
-      pick = part == member
-      self.members[member].prefetch_labels(first[pick], length[pick], none)
-    for member, _, local in self._opened.documents.apart(documents):
-      self.members[member].prefetch_labels(none, none, local)
-
-  def document_weights(self, documents: np.ndarray) -> np.ndarray:
-    """Returns what multiplies the levels of documents' tokens."""
-    documents = self._existing(documents)
-    out = np.empty(len(documents), np.float32)
-    for member, pick, local in self._opened.documents.apart(documents):
-      out[pick] = self.members[member].document_weights(local)
-    return out
 
 
 def as_one(members: Sequence[base.Store]) -> base.Store:
@@ -228,11 +117,12 @@ def hash_of(hashes: Sequence[str]) -> str:
 
 
 def _check_alike(one: base.Store, other: base.Store) -> None:
-  known, found = one.tokenizer_identity, other.tokenizer_identity
-  differ = known and found and known[0] == found[0] and known != found
+  identities = [store.opened.tokenizer_identity for store in (one, other)]
+  first, second = identities
+  differ = first and second and first[0] == second[0] and first != second
   rules = [
-    (dataclasses.replace(own.tokenizer_info, kind="", sha256="", vocab_size=0))
-    for own in (one, other)
+    dataclasses.replace(store.tokenizer_info, kind="", sha256="", vocab_size=0)
+    for store in (one, other)
   ]
   if differ or rules[0] != rules[1]:
     raise errors.StoreError(
@@ -244,7 +134,7 @@ def _check_alike(one: base.Store, other: base.Store) -> None:
 
 def _shown(store: base.Store) -> str:
   info = store.tokenizer_info
-  _, value = store.tokenizer_identity or ("", "an unknown one")
+  _, value = store.opened.tokenizer_identity or ("", "an unknown one")
   return (
     f"{value[:16]} (pad {info.pad_id}, BOS {info.bos_id}, EOS {info.eos_id},"
     f" adds BOS {info.adds_bos}, adds EOS {info.adds_eos})"
@@ -255,100 +145,129 @@ class _Parts:
   """Which store numbers through all of them belong to."""
 
   def __init__(self, sizes: Sequence[int]):
-    self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    self.starts: np.ndarray = np.concatenate([[0], np.cumsum(sizes)]).astype(
+      np.int64
+    )
+    self.total: int = int(self.starts[-1])
 
-  def apart(
-    self, numbers: np.ndarray
-  ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Returns (store, which of the numbers, their own numbers) by store."""
+  def split(self, numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (store, which of the numbers are its) by store."""
     # The last one of those that begin at a number: others there are empty.
     member = np.searchsorted(self.starts, numbers, "right") - 1
     member = np.minimum(member, len(self.starts) - 2)
-    found = []
     for i in np.unique(member).tolist():
-      pick = np.flatnonzero(member == i)
-      found.append((i, pick, numbers[pick] - self.starts[i]))
-    return found
+      yield i, np.flatnonzero(member == i)
+
+  def gathered(
+    self,
+    numbers: np.ndarray,
+    dtype: type,
+    gather: Callable[[int, np.ndarray], np.ndarray],
+  ) -> np.ndarray:
+    """Returns what `gather` returns of (store, its numbers), in order."""
+    out = np.empty(len(numbers), dtype)
+    for i, pick in self.split(numbers):
+      out[pick] = gather(i, numbers[pick] - self.starts[i])
+    return out
+
+  def split_spans(
+    self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
+  ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields (store, starts, lengths, positions) of the spans of each store."""
+    part, first, length, position = span_reads.split_at(
+      self.starts, starts, lengths, positions
+    )
+    for i in np.unique(part).tolist():
+      pick = part == i
+      yield i, first[pick], length[pick], position[pick]
 
 
-class _Opened:
-  """What a process holds of stores as one; see `base.Opened`."""
+class _Documents:
+  """Where documents are; see `documents.Documents`."""
 
   def __init__(self, members: Sequence[base.Store]):
-    self._members = members
-    self.hash = hash_of([own.hash for own in members])
-    self.documents = _Parts([own.num_documents for own in members])
-    self.token_starts = _Parts([own.num_tokens for own in members]).starts
-    self.num_documents = int(self.documents.starts[-1])
-    self.num_tokens = int(self.token_starts[-1])
-    self.token_dtype = max(
-      (own.token_dtype for own in members), key=lambda own: own.itemsize
-    )
-    info = members[0].tokenizer_info
-    self.tokenizer_info: vocabulary.TokenizerInfo = dataclasses.replace(
-      info, vocab_size=max(own.vocab_size for own in members)
-    )
-    self.offsets = _Offsets(members, self.documents, self.token_starts)
-    self.tokens = _Tokens(members, self.token_starts)
+    self.parts: _Parts = _Parts([store.num_documents for store in members])
+    self._tokens = _Parts([store.num_tokens for store in members]).starts
+    self._members = [store.opened.documents for store in members]
 
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns the ids that the stores give their documents."""
-    out = [""] * len(documents)
-    for member, pick, local in self.documents.apart(documents):
-      found = self._members[member].document_ids(local)
-      for i, name in zip(pick.tolist(), found, strict=True):
-        out[i] = name
-    return out
+  def __len__(self) -> int:
+    return self.parts.total
 
+  def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (first token, length) of documents."""
+    starts = np.empty(len(documents), np.int64)
+    lengths = np.empty(len(documents), np.int64)
+    for i, pick in self.parts.split(documents):
+      starts[pick], lengths[pick] = self._members[i].bounds(
+        documents[pick] - self.parts.starts[i]
+      )
+      starts[pick] += self._tokens[i]
+    return starts, lengths
 
-class _Offsets:
-  """The first tokens of documents; see `base.Offsets`."""
-
-  def __init__(
-    self, members: Sequence[base.Store], documents: _Parts, tokens: np.ndarray
-  ):
-    self._offsets = [own._opened.offsets for own in members]
-    self._documents = documents
-    self._tokens = tokens
-
-  def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns offsets[positions], fresh."""
-    out = np.empty(len(positions), np.int64)
-    for member, pick, local in self._documents.apart(positions):
-      out[pick] = self._offsets[member].gather(local) + self._tokens[member]
-    return out
-
-  def read(self, start: int, stop: int) -> np.ndarray:
-    """Returns offsets[start:stop]."""
-    parts = []
-    bounds = self._documents.starts.tolist()
-    last = len(self._offsets) - 1
-    for member, first in enumerate(bounds[:-1]):
-      # Where a store ends the next one begins; the last has an end of its own.
-      low = max(start, first)
-      high = min(stop, bounds[member + 1] + (member == last))
+  def lengths(self, first: int, stop: int) -> np.ndarray:
+    """Returns lengths of consecutive documents."""
+    lengths = [np.zeros(0, np.int64)]
+    bounds = self.parts.starts.tolist()
+    for member, begin, end in zip(
+      self._members, bounds[:-1], bounds[1:], strict=True
+    ):
+      low, high = max(first, begin), min(stop, end)
       if low < high:
-        own = self._offsets[member].read(low - first, high - first)
-        parts.append(own + self._tokens[member])
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        lengths.append(member.lengths(low - begin, high - begin))
+    return np.concatenate(lengths)
+
+
+class _Texts(texts.Texts):
+  """The strings that stores give their documents."""
+
+  def __init__(self, members: Sequence[texts.Texts], parts: _Parts):
+    self._members = members
+    self._parts = parts
+
+  def __len__(self) -> int:
+    return self._parts.total
+
+  def take(self, documents: np.ndarray) -> list[str]:
+    """Returns the strings of documents."""
+    out = [""] * len(documents)
+    for i, pick in self._parts.split(documents):
+      strings = self._members[i].take(documents[pick] - self._parts.starts[i])
+      for place, string in zip(pick.tolist(), strings, strict=True):
+        out[place] = string
+    return out
+
+  def batches(self) -> Iterator[tuple[int, list[str]]]:
+    """Yields (first document, strings), a part at a time."""
+    for begin, member in zip(
+      self._parts.starts.tolist(), self._members, strict=False
+    ):
+      for first, strings in member.batches():
+        yield begin + first, strings
+
+  def find(self, names: Sequence[str]) -> dict[str, list[int]]:
+    """Returns the documents of each string, ascending."""
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for begin, member in zip(
+      self._parts.starts.tolist(), self._members, strict=False
+    ):
+      for name, documents in member.find(names).items():
+        found[name] += [begin + document for document in documents]
+    return found
 
 
 class _Tokens:
   """The tokens of all stores; see `base.Tokens`."""
 
-  def __init__(self, members: Sequence[base.Store], starts: np.ndarray):
+  def __init__(self, members: Sequence[base.Store]):
     self._members = members
-    self._starts = starts
-
-  @property
-  def is_mapped(self) -> bool:
-    """See `base.Store.is_mapped`."""
-    return all(own.is_mapped for own in self._members)
+    self.parts: _Parts = _Parts([store.num_tokens for store in members])
 
   @property
   def counters(self) -> span_reads.Counters:
     """What was read of all stores; a span that crosses two counts twice."""
-    return sum((own.counters for own in self._members), span_reads.Counters())
+    return sum(
+      (store.counters for store in self._members), span_reads.Counters()
+    )
 
   def copy_spans(
     self,
@@ -358,41 +277,121 @@ class _Tokens:
     positions: np.ndarray,
   ) -> None:
     """Copies spans; see `base.Store.copy_tokens`."""
-    starts, lengths = np.asarray(starts), np.asarray(lengths)
-    positions = np.asarray(positions)
-    size = int(self._starts[-1])
-    span_reads.check_spans(starts, lengths, size, positions, len(out))
-    for store, first, length, position in self._apart(
+    span_reads.check_spans(
+      starts, lengths, self.parts.total, positions, len(out)
+    )
+    for i, first, length, position in self.parts.split_spans(
       starts, lengths, positions
     ):
-      store.copy_tokens(first, length, out, position)
+      self._members[i].copy_tokens(first, length, out, position)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads ahead; see `base.Store.prefetch`."""
-    span_reads.check_spans(starts, lengths, int(self._starts[-1]))
+    span_reads.check_spans(starts, lengths, self.parts.total)
     more = [
-      store.prefetch(first, length)
-      for store, first, length, _ in self._apart(starts, lengths, starts)
+      self._members[i].prefetch(first, length)
+      for i, first, length, _ in self.parts.split_spans(starts, lengths, starts)
     ]
     # Local stores never ask for more, and need not hold others back.
     return any(more)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Shares the bytes by tokens; see `base.Store.set_cache_bytes`."""
-    total = max(1, int(self._starts[-1]))
+    total = max(1, self.parts.total)
     for store in self._members:
       store.set_cache_bytes(cache_bytes * store.num_tokens // total)
 
-  def _apart(
-    self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
-  ) -> list[Any]:
-    """Returns (store, starts, lengths, positions) of the spans of each."""
-    part, first, length, position = span_reads.split_at(
-      self._starts, starts, lengths, positions
+
+class _Weights:
+  """The weights of the documents of all stores; see `labels.Values`."""
+
+  def __init__(self, members: Sequence[base.Store], parts: _Parts):
+    self._members = members
+    self._parts = parts
+
+  def gather(self, positions: np.ndarray) -> np.ndarray:
+    """Returns the weights of documents; see `Labels.document_weights`."""
+    return self._parts.gathered(
+      positions,
+      np.float32,
+      lambda i, local: self._members[i].labels.document_weights(local),
     )
-    found = []
-    for member in np.unique(part).tolist():
-      pick = part == member
-      own = self._members[member]
-      found.append((own, first[pick], length[pick], position[pick]))
-    return found
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Requests the weights of documents; each length is 1."""
+    del lengths
+    none = np.zeros(0, np.int64)
+    for i, pick in self._parts.split(starts):
+      local = starts[pick] - self._parts.starts[i]
+      self._members[i].labels.prefetch(none, none, local)
+
+
+class _Runs:
+  """The levels of the tokens of all stores; see `labels.Runs`.
+
+  Attributes:
+    levels: float32[L], the weights of the levels of all stores.
+  """
+
+  def __init__(self, members: Sequence[base.Store], parts: _Parts):
+    self._members = members
+    self._parts = parts
+    table = labels_lib.LEVELS.tolist()
+    # The levels of each store, among those of all.
+    self._numbers: list[np.ndarray] = []
+    for store in members:
+      levels = store.labels.levels.tolist()
+      table += [level for level in levels if level not in table]
+      numbers = [table.index(level) for level in levels]
+      self._numbers.append(np.asarray(numbers, np.uint8))
+    self.levels: np.ndarray = np.asarray(table, np.float32)
+
+  def within(
+    self, starts: np.ndarray, lengths: np.ndarray
+  ) -> labels_lib.SpanRuns:
+    """Returns the runs within spans; see `Labels.runs`."""
+    span_reads.check_spans(starts, lengths, self._parts.total)
+    # Where spans would be, one after the other: it tells them apart.
+    places = np.cumsum(lengths) - lengths
+    parts = []
+    for i, first, length, place in self._parts.split_spans(
+      starts, lengths, places
+    ):
+      span, begin, stop, level = self._members[i].labels.runs(first, length)
+      at = place[span]
+      parts.append((at + begin, at + stop, self._numbers[i][level]))
+    if not parts:
+      none = np.zeros(0, np.int64)
+      return none, none, none, np.zeros(0, np.uint8)
+    begin, stop, level = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(begin, kind="stable")
+    begin, stop, level = begin[order], stop[order], level[order]
+    full = np.flatnonzero(lengths)
+    span = full[np.searchsorted(places[full], begin, "right") - 1]
+    return span, begin - places[span], stop - places[span], level
+
+  def before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns how many tokens below positions are trained on."""
+    span_reads.check_spans(positions, positions * 0, self._parts.total)
+    return self._parts.gathered(
+      positions,
+      np.int64,
+      lambda i, local: (
+        self._before[i] + self._members[i].labels.trained_before(local)
+      ),
+    )
+
+  @functools.cached_property
+  def _before(self) -> np.ndarray:
+    """int64[N + 1], trained tokens before each store, and of all."""
+    trained = [
+      int(store.labels.trained_before(np.asarray([store.num_tokens]))[0])
+      for store in self._members
+    ]
+    return np.concatenate([[0], np.cumsum(trained)])
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Requests the runs of spans."""
+    none = np.zeros(0, np.int64)
+    for i, first, length, _ in self._parts.split_spans(starts, lengths, starts):
+      self._members[i].labels.prefetch(first, length, none)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Documents from stores into new ones: what merging and converting are made of.
+"""Copying documents of stores to new ones, for merging and converting.
 
-Documents come in blocks of bounded size, with all that a store keeps of them.
+Documents come in batches of bounded size, with all that a store has of them.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,24 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.storage import publish
 from chomp_data.stores import base
-from chomp_data.stores import publish
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import store_writer
 
-_BLOCK_TOKENS = 1 << 22
-_BLOCK_DOCUMENTS = 1 << 16
+_BATCH_TOKENS = 1 << 22
+_BATCH_DOCUMENTS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class DocumentBatch:
   """Some consecutive documents of a store.
 
   Attributes:
@@ -40,7 +39,7 @@ class Block:
     tokens: int32[sum of lengths].
     lengths: int64[N].
     ids: Of the documents.
-    meta: What the store keeps of each besides, or None.
+    meta: Metadata of each, or None where the store has none.
     label_levels: uint8[sum of lengths] where the store has labels, or None.
     weights: float32[N] where it has weights, or None.
   """
@@ -53,11 +52,11 @@ class Block:
   label_levels: np.ndarray | None
   weights: np.ndarray | None
 
-  def chosen(self, mask: np.ndarray) -> "Block":
+  def select(self, mask: np.ndarray) -> "DocumentBatch":
     """Returns the documents of a mask bool[N]."""
     of_token = np.repeat(mask, self.lengths)
     pick = np.flatnonzero(mask).tolist()
-    return Block(
+    return DocumentBatch(
       self.first,
       self.tokens[of_token],
       self.lengths[mask],
@@ -68,73 +67,76 @@ class Block:
     )
 
 
-def blocks(store: base.Store) -> Iterator[Block]:
+def document_batches(store: base.Store) -> Iterator[DocumentBatch]:
   """Yields all documents of a store, in order."""
-  for begin, lengths in store.iter_lengths(_BLOCK_DOCUMENTS):
+  for first, lengths in store.iter_lengths(_BATCH_DOCUMENTS):
     ends = np.cumsum(lengths)
-    at = 0
-    while at < len(lengths):
-      before = int(ends[at - 1]) if at else 0
-      stop = int(np.searchsorted(ends, before + _BLOCK_TOKENS, "right"))
-      stop = max(stop, at + 1)
-      yield _block(store, begin + at, lengths[at:stop])
-      at = stop
+    start = 0
+    while start < len(lengths):
+      before = int(ends[start - 1]) if start else 0
+      stop = int(np.searchsorted(ends, before + _BATCH_TOKENS, "right"))
+      stop = max(stop, start + 1)
+      yield _document_batch(store, first + start, lengths[start:stop])
+      start = stop
 
 
-def _block(store: base.Store, first: int, lengths: np.ndarray) -> Block:
+def _document_batch(
+  store: base.Store, first: int, lengths: np.ndarray
+) -> DocumentBatch:
   documents = np.arange(first, first + len(lengths))
   start, _ = store.bounds(documents[:1])
   total = np.asarray([lengths.sum()])
   labels = weights = None
-  if store.has_labels:
-    _, begin, stop, level = store.label_runs(start, total)
+  if store.labels.has_runs:
+    _, begin, stop, level = store.labels.runs(start, total)
     labels = np.repeat(level, stop - begin)
-  if store.has_document_weights:
-    weights = store.document_weights(documents)
-  return Block(
+  if store.labels.has_document_weights:
+    weights = store.labels.document_weights(documents)
+  return DocumentBatch(
     first,
     store.read_tokens(start, total),
     lengths,
     store.document_ids(documents),
-    store.document_meta(documents) if store.has_meta else None,
+    store.document_meta(documents) if store.opened.meta is not None else None,
     labels,
     weights,
   )
 
 
 def writer_of(
-  place: pathlib.Path,
+  directory: pathlib.Path,
   store: base.Store,
   **options: Any,
 ) -> store_writer.StoreWriter:
-  """Returns a writer of what a store holds.
+  """Returns a writer of stores like another one.
 
   Args:
-    place: A directory that does not exist.
-    store: The store, or one that holds the like.
+    directory: A path where nothing exists.
+    store: The other one: its tokenizer, labels, weights and metadata.
     **options: Of `StoreWriter`: compression, chunk, chunks_per_shard.
   """
-  kept = vocabulary.TOKENIZER_FILES.get(store.tokenizer_info.kind)
+  kind = store.tokenizer_info.kind
+  has_file = vocabulary.TOKENIZER_FILES.get(kind) is not None
   return store_writer.StoreWriter(
-    place,
+    directory,
     store.tokenizer_info,
-    tokenizer_file=store.tokenizer_file() if kept is not None else None,
-    has_meta=store.has_meta,
-    levels=store.levels.tolist() if store.has_labels else None,
-    has_weights=store.has_document_weights,
+    tokenizer_file=base.tokenizer_file(store) if has_file else None,
+    has_meta=store.opened.meta is not None,
+    levels=store.labels.levels.tolist() if store.labels.has_runs else None,
+    has_weights=store.labels.has_document_weights,
     **options,
   )
 
 
-def append(writer: store_writer.StoreWriter, block: Block) -> None:
-  """Appends a block."""
+def append(writer: store_writer.StoreWriter, batch: DocumentBatch) -> None:
+  """Appends a batch."""
   writer.append(
-    block.tokens,
-    block.lengths,
-    block.ids,
-    block.meta,
-    block.label_levels,
-    block.weights,
+    batch.tokens,
+    batch.lengths,
+    batch.ids,
+    batch.meta,
+    batch.label_levels,
+    batch.weights,
   )
 
 
@@ -151,28 +153,12 @@ def staged(
   Raises:
     StoreError: If there is something else, or another writer is at it.
   """
-  output = destination.Destination(path)
+  output = destination.open_destination(path)
   output.check(overwrite)
-  with staging(output.local) as place:
-    yield place
+  with publish.staging(output.local) as directory:
+    yield directory
     # It checks again: something may have come there in the meantime.
-    output.publish(place, overwrite)
-
-
-@contextlib.contextmanager
-def staging(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a path beside a destination, locked; what is left there goes.
-
-  Raises:
-    StoreError: If another writer is at it.
-  """
-  with publish.lock(path):
-    place = publish.beside(path, ".writing")
-    shutil.rmtree(place, ignore_errors=True)
-    try:
-      yield place
-    finally:
-      shutil.rmtree(place, ignore_errors=True)
+    output.publish(directory, overwrite)
 
 
 def copy(
@@ -191,7 +177,7 @@ def copy(
     path: The directory to create, or a URL.
     prepared: How the store was made, JSON values.
     overwrite: Whether a store there may be replaced.
-    progress: Told the tokens of each block.
+    progress: Called with the number of tokens of each batch.
     **options: As in `writer_of`.
 
   Raises:
@@ -201,9 +187,9 @@ def copy(
     staged(path, overwrite) as place,
     writer_of(place, store, **options) as writer,
   ):
-    for block in blocks(store):
-      append(writer, block)
-      progress(len(block.tokens))
+    for batch in document_batches(store):
+      append(writer, batch)
+      progress(len(batch.tokens))
     writer.finish(prepared=prepared)
 
 
@@ -211,9 +197,9 @@ def check_alike(stores: Sequence[base.Store]) -> None:
   """Raises StoreError where stores do not keep the same of their documents."""
   first = stores[0]
   for other in stores[1:]:
-    if other.has_meta != first.has_meta:
+    if (other.opened.meta is None) != (first.opened.meta is None):
       with_meta, without = first, other
-      if other.has_meta:
+      if other.opened.meta is not None:
         with_meta, without = other, first
       raise errors.StoreError(
         f"{without.path} must keep a string of each document as"
@@ -230,13 +216,13 @@ def read_all(
 
   Args:
     store: The store.
-    progress: Told the tokens of each read.
+    progress: Called with the number of tokens of each read.
 
   Raises:
     StoreError: If something is not as it was.
   """
   for first in _starts(store.num_tokens):
-    count = min(_BLOCK_TOKENS, store.num_tokens - first)
+    count = min(_BATCH_TOKENS, store.num_tokens - first)
     store.read_tokens(np.asarray([first]), np.asarray([count]))
     progress(count)
   for _, lengths in store.iter_lengths():
@@ -244,4 +230,4 @@ def read_all(
 
 
 def _starts(num_tokens: int) -> Iterable[int]:
-  return range(0, num_tokens, _BLOCK_TOKENS)
+  return range(0, num_tokens, _BATCH_TOKENS)

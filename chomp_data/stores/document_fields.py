@@ -44,7 +44,7 @@ def values(
   Raises:
     StoreError: If the store keeps no such field.
   """
-  if not store.has_meta:
+  if store.opened.meta is None:
     raise _without(store, keys[0], ())
   out = []
   for text in store.document_meta(documents):

@@ -15,7 +15,7 @@ import typing
 from typing import Any
 from typing import TypeVar
 
-from chomp_data.stores import relative_names
+from chomp_data.storage import relative_names
 
 _T = TypeVar("_T")
 

@@ -4,9 +4,9 @@
 
 kind          its file                    how a path is known to be one
 zarr          zarr/zarr_store.py          it holds a manifest.json
-array_record  array_record/record_store   it is told in a section
-megatron      tokenized/megatron_store    it is told in a section
-levanter      tokenized/levanter_store    it is told in a section
+array_record  array_record/record_store   selected by a config section
+megatron      tokenized/megatron_store    selected by a config section
+levanter      tokenized/levanter_store    selected by a config section
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from typing import Any
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import opening
+from chomp_data.storage import publish
 from chomp_data.stores import base
-from chomp_data.stores import places
-from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.array_record import record_writer
@@ -41,18 +41,18 @@ class StoreKind:
       (path, options, cache_bytes=...).
     is_at: Whether a path is of this kind. It decides for kinds without options,
       and else how a path is said to be opened that was given without them.
-    options: The class of what such data does not say of itself, read by
+    options: The class of options that declare what such data omits, read by
       `schema.read`; a source of a run has them in the section of the kind's
       name beside `store`. None where a path tells all.
     advice: What is at such a path, and how it is read, for who gave no options.
-    told: Returns the options of a path whose data says them after all, or None.
+    options_at: Returns the options that are stored at a path, or None.
   """
 
   open: Callable[..., base.Store]
   is_at: Callable[[pathlib.Path], bool]
   options: type | None = None
   advice: str = ""
-  told: Callable[[pathlib.Path], Any] = lambda path: None
+  options_at: Callable[[pathlib.Path], Any] = lambda path: None
 
 
 STORE_KINDS: dict[str, StoreKind] = {
@@ -66,7 +66,7 @@ STORE_KINDS: dict[str, StoreKind] = {
     "ArrayRecord files. Of these, records of token ids are read with"
     " `array_record` beside the path, for instance {'token_dtype': 'uint16',"
     " 'vocab_size': 50_000}; samples are read in buckets of kind 'resolution'.",
-    record_writer.told,
+    record_writer.options_beside,
   ),
   "megatron": StoreKind(
     megatron_store.open_megatron,
@@ -128,24 +128,27 @@ def open_store(
       wrong type.
     ConfigError: If a field of the options is wrong.
   """
-  given = {name: value for name, value in options.items() if value is not None}
+  sections_set = {
+    name: value for name, value in options.items() if value is not None
+  }
   unknown = [name for name in options if name not in sections()]
-  if len(given) > 1 or unknown:
+  if len(sections_set) > 1 or unknown:
     raise TypeError(
       f"`open_store` takes the options of one of {', '.join(sections())}, got"
       f" {', '.join(options)}. Give those of the store's kind."
       + "".join(schema.did_you_mean(name, sections()) for name in unknown)
     )
   path = schema.argument("path", schema.path(), path)
-  for name, value in given.items():
-    own = _options(name, value)
-    return STORE_KINDS[name].open(path, own, cache_bytes=cache_bytes)
-  if not places.is_url(path):
+  for name, value in sections_set.items():
+    return STORE_KINDS[name].open(
+      path, _options(name, value), cache_bytes=cache_bytes
+    )
+  if not opening.open_storage(path).is_remote:
     publish.check_local(path)
     for kind in STORE_KINDS.values():
-      found = kind.told(pathlib.Path(path))
-      if found is not None:
-        return kind.open(path, found, cache_bytes=cache_bytes)
+      stored_options = kind.options_at(pathlib.Path(path))
+      if stored_options is not None:
+        return kind.open(path, stored_options, cache_bytes=cache_bytes)
   return _kind_at(path).open(path, cache_bytes=cache_bytes)
 
 
@@ -190,12 +193,14 @@ def open_stores(
 
 
 def _tells_all(path: str | os.PathLike[str]) -> bool:
-  if places.is_url(path):
-    return places.at(path).version(manifest.FILE) is not None
+  if opening.open_storage(path).is_remote:
+    return opening.open_storage(path).head(manifest.FILE) is not None
   publish.check_local(path)
   place = pathlib.Path(path)
   return any(
-    kind.is_at(place) if kind.options is None else kind.told(place) is not None
+    kind.is_at(place)
+    if kind.options is None
+    else kind.options_at(place) is not None
     for kind in STORE_KINDS.values()
   )
 
@@ -206,7 +211,7 @@ def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
   Raises:
     StoreError: If it is read in another way.
   """
-  if places.is_url(path):
+  if opening.open_storage(path).is_remote:
     return STORE_KINDS["zarr"]
   publish.check_local(path)
   place = pathlib.Path(path)
@@ -214,13 +219,15 @@ def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
     if kind.options is None and kind.is_at(place):
       return kind
   advice = [_SAVED] if _is_saved(place) else []
-  advice += [own.advice for own in STORE_KINDS.values() if _asks(own, place)]
+  advice += [
+    own.advice for own in STORE_KINDS.values() if _needs_options(own, place)
+  ]
   if advice:
     raise errors.StoreError(f"{path} must be a store, got {advice[0]}")
   return STORE_KINDS["zarr"]  # It says what is missing.
 
 
-def _asks(kind: StoreKind, path: pathlib.Path) -> bool:
+def _needs_options(kind: StoreKind, path: pathlib.Path) -> bool:
   return kind.options is not None and kind.is_at(path)
 
 

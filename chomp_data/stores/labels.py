@@ -11,13 +11,18 @@ not trained on, level 1 weighs 1, others what the store says. Positions are
 those of the store's tokens.
 """
 
+from collections.abc import Iterator
+from collections.abc import Sequence
+import functools
 from typing import Any
 from typing import Protocol
 
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import integers
 from chomp_data.index import ragged
+from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import span_reads
 
 # Of a store that has no table.
@@ -48,8 +53,215 @@ class Values(Protocol):
     ...
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray, /) -> Any:
-    """Asks for what will be gathered of ranges, int64[N] each."""
+    """Requests what will be gathered of ranges, int64[N] each."""
     ...
+
+
+# The runs within spans: span int64[M], begin int64[M], stop int64[M], level
+# uint8[M]; see `Labels.runs`.
+SpanRuns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+# Documents whose weights are looked at together.
+_BATCH = 1 << 20
+
+
+class Runs(Protocol):
+  """The levels of all tokens, as runs of one level."""
+
+  @property
+  def levels(self) -> np.ndarray:
+    """float32[L], the weights of levels; 0 is not trained on, 1 weighs 1."""
+    ...
+
+  def within(self, starts: np.ndarray, lengths: np.ndarray, /) -> SpanRuns:
+    """Returns the runs within spans int64[N]; see `Labels.runs`."""
+    ...
+
+  def before(self, positions: np.ndarray, /) -> np.ndarray:
+    """Returns int64[N], the trained tokens below positions int64[N]."""
+    ...
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray, /) -> None:
+    """Requests the runs of spans, and of the token after each."""
+    ...
+
+
+class AllTrained:
+  """The runs of a store without labels: every token is trained on.
+
+  Attributes:
+    levels: float32[2], their weights.
+  """
+
+  levels = LEVELS
+
+  def __init__(self, num_tokens: int):
+    """Takes the number of tokens of the store."""
+    self._num_tokens = num_tokens
+
+  def within(self, starts: np.ndarray, lengths: np.ndarray) -> SpanRuns:
+    """Returns one run per span that is not empty; see `Runs`."""
+    span_reads.check_spans(starts, lengths, self._num_tokens)
+    span = np.flatnonzero(lengths)
+    begin = np.zeros(len(span), np.int64)
+    return span, begin, lengths[span], np.ones(len(span), np.uint8)
+
+  def before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns the positions: all tokens below them are trained on."""
+    span_reads.check_spans(positions, positions * 0, self._num_tokens)
+    return positions.copy()
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Does nothing: nothing is stored."""
+
+
+class Labels:
+  """What a store trains on: levels of tokens, times weights of documents.
+
+  Attributes:
+    has_runs: Whether some tokens may not be trained on; else all are.
+    has_document_weights: Whether documents may weigh other than 1.
+    has_weights: Whether trained tokens may weigh other than 1, by level or
+      document.
+    levels: float32[L], the weights of levels; 0 is not trained on, 1 weighs 1.
+  """
+
+  def __init__(
+    self,
+    runs: Runs,
+    weights: Values | None,
+    num_documents: int,
+    path: str,
+    is_remote: bool = False,
+  ):
+    """Reads nothing.
+
+    Args:
+      runs: The levels of tokens.
+      weights: float32 of each document, or None: all weigh 1.
+      num_documents: Documents of the store.
+      path: The store, for messages.
+      is_remote: Whether runs and weights are worth a prefetch.
+    """
+    self._runs = runs
+    self._weights = weights
+    self._num_documents = num_documents
+    self._path = path
+    self._is_remote = is_remote
+    self.has_runs: bool = not isinstance(runs, AllTrained)
+    self.has_document_weights: bool = weights is not None
+    self.levels: np.ndarray = runs.levels
+    self.has_weights: bool = self.has_document_weights or (
+      self.has_runs and len(self.levels) > len(LEVELS)
+    )
+
+  @functools.cached_property
+  def trains_on_all(self) -> bool:
+    """Whether every token is trained on, so that none need be counted.
+
+    Where only documents have weights, all of them are looked at once.
+    """
+    return not self.has_runs and all(
+      weights.all() for weights in self._weight_batches()
+    )
+
+  @property
+  def any_document_trained(self) -> bool:
+    """Whether some document weighs more than 0."""
+    return not self.has_document_weights or any(
+      weights.any() for weights in self._weight_batches()
+    )
+
+  def runs(self, starts: np.ndarray, lengths: np.ndarray) -> SpanRuns:
+    """Returns the levels of tokens in spans, as runs of one level.
+
+    A token is trained on as a target, where its level weighs more than 0.
+
+        tokens of levels 0 0 1 1 1 0, spans (0, 4) and (4, 2):
+        span [0, 0, 1, 1], begin [0, 2, 0, 1], stop [2, 4, 1, 2],
+        level [0, 1, 1, 0]
+
+    Args:
+      starts: int64[N], absolute token positions.
+      lengths: int64[N], in tokens, 0 or more.
+
+    Returns:
+      By run, in the order of the spans: the span int64[M], the first token and
+      the one after the last, counted from the span's start, int64[M] each, and
+      the level uint8[M]. Runs of a span follow each other and cover it.
+
+    Raises:
+      IndexError: If a span is not within the store.
+      StoreError: If the labels were altered.
+    """
+    return self._runs.within(
+      integers.array("starts", starts), integers.array("lengths", lengths)
+    )
+
+  def trained_before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns how many tokens below positions have levels that weigh.
+
+    Args:
+      positions: int64[N], absolute, 0 .. `num_tokens`.
+
+    Returns:
+      int64[N]; no token is read.
+
+    Raises:
+      IndexError: If a position is not within the store.
+      StoreError: If the labels were altered.
+    """
+    return self._runs.before(integers.array("positions", positions))
+
+  def document_weights(
+    self, documents: Sequence[int] | np.ndarray
+  ) -> np.ndarray:
+    """Returns what multiplies the levels of documents' tokens.
+
+    A document of weight 0 is not trained on.
+
+    Args:
+      documents: int64[N], in any order.
+
+    Returns:
+      float32[N], 1 where the store says nothing.
+
+    Raises:
+      IndexError: If there is no such document.
+      StoreError: If the weights were altered.
+    """
+    documents = documents_lib.existing(
+      documents, self._num_documents, self._path
+    )
+    if self._weights is None:
+      return np.ones(len(documents), np.float32)
+    return self._weights.gather(documents)
+
+  def prefetch(
+    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
+  ) -> None:
+    """Requests labels and weights of an object store; does not wait.
+
+    Args:
+      starts: int64[N], absolute token positions.
+      lengths: int64[N], in tokens, 0 or more.
+      documents: int64[M], whose weights will be read.
+    """
+    starts = integers.array("starts", starts)
+    lengths = integers.array("lengths", lengths)
+    documents = integers.array("documents", documents)
+    if not self._is_remote:
+      return
+    self._runs.prefetch(starts, lengths)
+    if self._weights is not None:
+      self._weights.prefetch(documents, np.ones_like(documents))
+
+  def _weight_batches(self) -> Iterator[np.ndarray]:
+    """Yields the weights of all documents, a bounded part at a time."""
+    if self.has_document_weights:
+      for first in range(0, self._num_documents, _BATCH):
+        stop = min(first + _BATCH, self._num_documents)
+        yield self.document_weights(np.arange(first, stop))
 
 
 class Held:
@@ -68,7 +280,13 @@ class Held:
 
 
 class LabelRuns:
-  """The runs of a store; several threads may ask."""
+  """The runs of a store; several threads may ask.
+
+  At first use runs are read where they are few, else some of their starts.
+
+  Attributes:
+    levels: float32[L], the weights of levels.
+  """
 
   def __init__(
     self,
@@ -81,7 +299,7 @@ class LabelRuns:
     weights: np.ndarray,
     path: str,
   ):
-    """Reads the runs where they are few, else some of them.
+    """Reads nothing yet.
 
     Args:
       starts: int64[R], where runs begin, rising from 0.
@@ -89,27 +307,34 @@ class LabelRuns:
       sums: int64[R + 1], trained tokens before each, and all of them.
       num_runs: R, 0 only where there is no token.
       num_tokens: Tokens of the store.
-      weights: float32[L], of the levels.
+      weights: float32[L], of the levels, read-only.
       path: The store, for messages.
     """
     self._num_runs, self._num_tokens = num_runs, num_tokens
+    self.levels: np.ndarray = weights
     self._trained = weights > 0
     self._path = path
     self._stride = max(1, -(-num_runs // (_HELD if num_runs <= _MOST else 1)))
-    every = np.arange(0, num_runs, self._stride)
-    self._fence = starts.gather(every)
+    self._starts, self._levels, self._sums = starts, levels, sums
+
+  @functools.cached_property
+  def _fence(self) -> np.ndarray:
+    """Where every `_stride`-th run begins; short arrays move to memory."""
+    every = np.arange(0, self._num_runs, self._stride)
+    fence = self._starts.gather(every)
     span_reads.check_rising(
-      np.diff(self._fence, prepend=0), f"{path}/label_starts"
+      np.diff(fence, prepend=0), f"{self._path}/label_starts"
     )
     if self._stride == 1:
-      starts, levels = Held(self._fence), Held(levels.gather(every))
-      sums = Held(sums.gather(np.arange(num_runs + 1)))
-    self._starts, self._levels, self._sums = starts, levels, sums
+      self._levels = Held(self._levels.gather(every))
+      self._sums = Held(self._sums.gather(np.arange(self._num_runs + 1)))
+      self._starts = Held(fence)
+    return fence
 
   def within(
     self, starts: np.ndarray, lengths: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the runs within spans; see `Store.label_runs`."""
+    """Returns the runs within spans; see `Labels.runs`."""
     span_reads.check_spans(starts, lengths, self._num_tokens)
     some = np.flatnonzero(lengths)
     first = self._find(starts[some])
@@ -128,7 +353,7 @@ class LabelRuns:
     return span, begin, stop, self._levels_of(run)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Asks for the runs of spans, and of the token after each."""
+    """Requests the runs of spans, and of the token after each."""
     if self._stride == 1 or len(self._fence) == 1:
       return  # They are in memory, or nobody knows where they are.
     full = np.flatnonzero(lengths)
@@ -141,7 +366,7 @@ class LabelRuns:
     self._levels.prefetch(low, high - low)
 
   def before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns the trained tokens below positions; see `Store`."""
+    """Returns the trained tokens below positions; see `Runs`."""
     span_reads.check_spans(positions, positions * 0, self._num_tokens)
     if not self._num_runs:
       return np.zeros(len(positions), np.int64)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a corpus that others wrote, in an object store.
 
-What tells them from others is their versions: one request for each, and what
-is read is of that version or an error, so that no object is replaced unseen.
+Objects are identified by their versions: one request for each, and what is
+read is of that version or an error, so that no object is replaced unseen.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import heartbeat
-from chomp_data.stores import places
+from chomp_data.storage import bucket
+from chomp_data.storage import heartbeat
+from chomp_data.storage import opening
+from chomp_data.storage import paths
+from chomp_data.storage import storage
 
 # Asked for at once, and bytes of a request where an object is read whole.
 _TOGETHER = 16
@@ -39,11 +42,11 @@ class ObjectCorpus:
   names: tuple[str, ...]
   home: str
   versions: tuple[int | str, ...]
-  place: places.ObjectPlace
+  place: bucket.BucketStorage
 
   def path(self, file: int) -> str:
     """Returns an object's URL."""
-    return places.join(self.root, self.names[file])
+    return paths.join(self.root, self.names[file])
 
   def key(self) -> list[list[str | int]]:
     """Returns URL and version of every object: they tell it from all others."""
@@ -53,20 +56,25 @@ class ObjectCorpus:
     """An object of the same version is the same."""
     del unused
 
+  def is_copy_of(self, *unused: Any) -> bool:
+    """Objects have versions and no times to compare."""
+    del unused
+    return False
+
   def read(
     self,
     file: int,
     begin: int,
     end: int | None,
-    check: places.Check | None = None,
+    check: storage.Check | None = None,
   ) -> bytes:
-    """Returns bytes of an object; see `ObjectPlace.read_within`.
+    """Returns bytes of an object; see `BucketStorage.get`.
 
     Raises:
       StoreError: If it cannot be read, is gone, or was replaced.
     """
     try:
-      return self.place.read_within(
+      return self.place.get(
         self.names[file],
         begin,
         end,
@@ -80,14 +88,14 @@ class ObjectCorpus:
       ) from None
 
   def size(self, file: int) -> int:
-    """Returns the bytes of an object, by some requests."""
-    found = self.place.find(self.names[file])
+    """Returns the bytes of an object, by one request."""
+    found = self.place.head(self.names[file])
     return 0 if found is None else found.size
 
   def brought(self, file: int) -> np.ndarray:
     """Returns an object's bytes, uint8, kept on a local disk meanwhile."""
     size = self.size(file)
-    parent = places.staging(self.path(file)).parent
+    parent = paths.staging(self.path(file)).parent
     parent.mkdir(parents=True, exist_ok=True)
     # The file has no name: it is gone with the map.
     with tempfile.TemporaryFile(dir=parent) as out:
@@ -118,15 +126,15 @@ def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
   Raises:
     StoreError: If one is missing, or cannot be read.
   """
-  place = places.at(root)
-  assert isinstance(place, places.ObjectPlace)
+  place = opening.open_storage(root)
+  assert isinstance(place, bucket.BucketStorage)
   with futures.ThreadPoolExecutor(_TOGETHER) as pool:
     found = list(pool.map(place.version, names))
   versions = []
   for name, version in zip(names, found, strict=True):
     if version is None:
       raise errors.StoreError(
-        f"{places.join(place.path, name)} must be {what}, got no such object."
+        f"{paths.join(place.path, name)} must be {what}, got no such object."
         " Correct the URL, or put the object there."
       )
     versions.append(version)

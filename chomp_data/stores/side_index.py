@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -21,11 +22,11 @@ import pathlib
 import re
 import shutil
 import tempfile
+import threading
 import time
-import types
 from typing import Any
-from typing import Protocol
 from typing import Self
+from typing import TypeVar
 import weakref
 
 from absl import logging
@@ -33,27 +34,27 @@ import numpy as np
 import tqdm
 
 from chomp_data import errors
-from chomp_data.stores import checksums
-from chomp_data.stores import file_maps
-from chomp_data.stores import heartbeat
-from chomp_data.stores import places
-from chomp_data.stores import publish
-from chomp_data.stores import relative_names
-from chomp_data.stores import unchanged
+from chomp_data.storage import checked_file
+from chomp_data.storage import heartbeat
+from chomp_data.storage import opening
+from chomp_data.storage import publish
+from chomp_data.storage import relative_names
+from chomp_data.storage import storage
+from chomp_data.stores import json_values
+from chomp_data.stores import modification_guard
 
 HEADER = "header.json"
 _JOURNAL = "journal.json"
 _SCHEMA = 1
-_PAGE_BYTES = 1 << 20
 # Up to this size an index is checked whole when it is opened; a larger one
 # page by page, at first touch.
-_CHECKED_AT_OPEN = _PAGE_BYTES
+_CHECKED_AT_OPEN = 1 << 20
 _POLL_S = 0.2
 # When an unfinished index is a killed process's: nothing was written for so
-# long, and nobody has its lock. One that can be gone on with is kept longer.
+# long, and nobody has its lock. One that can be resumed stays longer.
 _ABANDONED_S = 600.0
 _RESUMED_S = 7 * 86_400.0
-# How often what was built so far is kept, to go on from there.
+# How often a build writes its journal, to be resumed from.
 _KEPT_EVERY_S = 5.0
 # Read from a bucket in one request, and the largest file that is kept there: it
 # is sent in one request, too.
@@ -61,6 +62,29 @@ _BLOCK_BYTES = 64 * 2**20
 _MOST_SHARED = 2**30
 # Types of arrays: integers and truth values, no objects.
 _DTYPE = re.compile(r"[<|][biu][1248]")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+  """An array that is being written: its values so far."""
+
+  dtype: str
+  size: int
+
+  @property
+  def nbytes(self) -> int:
+    """Bytes of its file."""
+    return self.size * np.dtype(self.dtype).itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry(_Written):
+  """An array of an index, and the CRC-32C of its file's pages."""
+
+  crc32c: list[int]
+
+
+_T = TypeVar("_T", bound=_Written)
 
 
 class BusyError(Exception):
@@ -74,44 +98,25 @@ Parts = Iterable[Mapping[str, np.ndarray]]
 BuildFrom = Callable[[Mapping[str, int]], Parts]
 
 
-class Bar(Protocol):
+class Bar:
   """How far a pass is; each update is a sign of life."""
 
-  def update(self, n: float | None = 1) -> bool | None:
-    """Hears that so much more is done."""
-    ...
+  def __init__(self, bar: Any):
+    """Takes a bar of tqdm, or None: nothing is shown."""
+    self._bar: Any = bar
 
-  def __enter__(self) -> Self: ...
-
-  def __exit__(
-    self,
-    exc_type: type[BaseException] | None,
-    exc_value: BaseException | None,
-    traceback: types.TracebackType | None,
-    /,
-  ) -> None: ...
-
-
-class _Shown(tqdm.tqdm):
-  """A bar where stderr is a terminal."""
-
-  def update(self, n: float | None = 1) -> bool | None:
+  def update(self, n: float = 1) -> None:
+    """Adds to what is done."""
     heartbeat.beat()
-    return super().update(n)
-
-
-class _Unseen:
-  """None: the first of a process's tqdm, seen or not, makes a lock, a semaphore
-  and a thread, which takes as long as most passes that are not shown."""
-
-  def update(self, n: float | None = 1) -> None:
-    heartbeat.beat()
+    if self._bar is not None:
+      self._bar.update(n)
 
   def __enter__(self) -> Self:
     return self
 
-  def __exit__(self, *error: Any) -> None:
-    pass
+  def __exit__(self, *error: object) -> None:
+    if self._bar is not None:
+      self._bar.close()
 
 
 def progress(
@@ -127,15 +132,19 @@ def progress(
     done: How much of it was passed before.
   """
   if not shown:
-    return _Unseen()
-  return _Shown(
-    total=total,
-    initial=done,
-    desc=what,
-    unit=unit,
-    unit_scale=True,
-    disable=None,
-    leave=False,
+    # The first bar of a process, shown or not, makes a lock, a semaphore and a
+    # thread, which takes as long as most passes that are not shown.
+    return Bar(None)
+  return Bar(
+    tqdm.tqdm(
+      total=total,
+      initial=done,
+      desc=what,
+      unit=unit,
+      unit_scale=True,
+      disable=None,
+      leave=False,
+    )
   )
 
 
@@ -157,61 +166,40 @@ class _Arrays(dict[str, "SideArray"]):
     return _Arrays, (self._directory, dict(self))
 
 
-class SideArray:
-  """An array of an index, read from its file through a memory map.
+class SideArray(checked_file.CheckedFile):
+  """An array of an index, in a file of its own."""
 
-  Attributes:
-    path: The file.
-  """
-
-  def __init__(self, path: pathlib.Path, entry: Mapping[str, Any]):
+  def __init__(self, path: pathlib.Path, entry: _Entry):
     """Maps the file; see `load_or_build`. Other processes map it anew.
 
-    Within a process `_array` shares one map, and what of it was checked.
+    Within a process `_array` shares one map, and what of it was verified.
 
     Raises:
       StoreError: If the file is not of the size that the header says.
     """
-    self.path = path
-    self._entry = dict(entry)
+    self._entry = entry
     # From before it is read: what is written later is another file.
-    self._stamp = unchanged.stamp(path)
-    dtype, self._crc32c = np.dtype(entry["dtype"]), entry["crc32c"]
-    self._checked = np.zeros(len(self._crc32c), np.bool_)
-    size = path.stat().st_size if path.exists() else -1
-    if size != entry["size"] * dtype.itemsize:
-      raise self._damaged(f"must be of {entry['size']} values, got {size} B")
-    if size:
-      self._values = file_maps.mapped(path, dtype)
-    else:
-      self._values = np.empty(0, dtype)
+    self._stamp: modification_guard.Stamp | None = modification_guard.stamp(
+      path
+    )
+    super().__init__(
+      path,
+      np.dtype(entry.dtype),
+      entry.crc32c,
+      size=entry.size,
+      remedy=f"Remove {path.parent}: it is built again.",
+    )
 
   def __reduce__(self) -> tuple[Any, ...]:
     return _array, (self.path, self._entry)
 
-  def is_of(self, entry: Mapping[str, Any]) -> bool:
+  def is_of(self, entry: _Entry) -> bool:
     """Returns whether its file is still the one that was mapped."""
-    own = dict(entry) == self._entry
-    return own and unchanged.stamp(self.path) == self._stamp
-
-  def __len__(self) -> int:
-    return len(self._values)
-
-  def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
-    """Returns values first .. last - 1, checked, as a view of the map.
-
-    Raises:
-      StoreError: If a page was altered.
-    """
-    last = len(self) if last is None else last
-    size = self._values.itemsize
-    low = first * size // _PAGE_BYTES
-    high = -(-last * size // _PAGE_BYTES)
-    self._check(low + np.flatnonzero(~self._checked[low:high]))
-    return np.asarray(self._values[first:last])
+    is_same = entry == self._entry
+    return is_same and modification_guard.stamp(self.path) == self._stamp
 
   def take(self, positions: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the values at positions, checked.
+    """Returns int64[N], the values at positions, verified.
 
     Args:
       positions: int64[N], 0 <= position < len.
@@ -219,80 +207,27 @@ class SideArray:
     Raises:
       StoreError: If a page was altered.
     """
-    pages = positions * self._values.itemsize // _PAGE_BYTES
-    unknown = pages[~self._checked[pages]]
-    if len(unknown):
-      self._check(np.unique(unknown))
-    return np.asarray(self._values[positions]).astype(np.int64, copy=False)
-
-  def search(self, values: np.ndarray) -> np.ndarray:
-    """Returns int64[N], how many of ascending values are at most each.
-
-    Args:
-      values: int64[N], at least 0.
-
-    Raises:
-      StoreError: If a page was altered.
-    """
-    # In their type, or NumPy would copy all of them into the other one.
-    values = np.clip(values, 0, np.iinfo(self._values.dtype).max)
-    values = values.astype(self._values.dtype)
-    found = np.searchsorted(self._values, values, side="right")
-    # Pages on the way are not checked. Where the neighbours are right, and
-    # the values ascend, so is what was found.
-    below = self.take(np.maximum(found - 1, 0))
-    above = self.take(np.minimum(found, len(self) - 1))
-    right = ((found == 0) | (below <= values)) & (
-      (found == len(self)) | (above > values)
-    )
-    if not np.all(right):
-      self.read()
-      return np.searchsorted(self._values, values, side="right")
-    return found
-
-  def _check(self, pages: np.ndarray) -> None:
-    """Checks pages that were not yet.
-
-    Raises:
-      StoreError: If one was altered.
-    """
-    raw = self._values.view(np.uint8)
-    for page in pages.tolist():
-      data = raw[page * _PAGE_BYTES : (page + 1) * _PAGE_BYTES]
-      found = checksums.crc32c(np.ascontiguousarray(data))
-      if found != self._crc32c[page]:
-        raise self._damaged(
-          f"page {page} must have crc32c {self._crc32c[page]:08x}, got"
-          f" {found:08x}"
-        )
-      self._checked[page] = True
-      # All of it was read, of which few values may be needed.
-      file_maps.release(data)
+    return self.gather(positions).astype(np.int64, copy=False)
 
   @property
   def nbytes(self) -> int:
     """Bytes on disk."""
-    return self._values.nbytes
-
-  def _damaged(self, what: str) -> errors.StoreError:
-    return errors.StoreError(
-      f"{self.path}: {what}. Remove {self.path.parent}: it is built again."
-    )
+    return self.values.nbytes
 
 
-# Those that this process holds, by path: a copy of a plan reads what was mapped
-# and checked.
-_held: weakref.WeakValueDictionary[str, SideArray] = (
+# Arrays that this process has mapped, by path: a copy of a plan shares them,
+# and what of them was verified.
+_mapped: weakref.WeakValueDictionary[str, SideArray] = (
   weakref.WeakValueDictionary()
 )
 
 
-def _array(path: pathlib.Path, entry: Mapping[str, Any]) -> SideArray:
+def _array(path: pathlib.Path, entry: _Entry) -> SideArray:
   """Returns an array of an index; see `SideArray`."""
-  known = _held.get(str(path))
-  if known is None or not known.is_of(entry):
-    known = _held[str(path)] = SideArray(path, entry)
-  return known
+  array = _mapped.get(str(path))
+  if array is None or not array.is_of(entry):
+    array = _mapped[str(path)] = SideArray(path, entry)
+  return array
 
 
 def load_or_build(
@@ -329,27 +264,28 @@ def load_or_build(
   """
   key = _whole_key(name, key)
   tried = []
+  is_remote = opening.open_storage(store_path).is_remote
   for parent in _places(store_path):
     _sweep(parent)
     directory = parent / _directory(name, key)
-    found = _opened(directory, key)
-    if found is not None:
-      return found
+    arrays = _open(directory, key)
+    if arrays is not None:
+      return arrays
     tried.append(directory)
-  if places.is_url(store_path):
-    kept = _place(store_path, tried[0].name)
-    if _fetched(kept, tried[0], key):
-      found = _opened(tried[0], key)
-      if found is not None:
-        return found
+  if is_remote:
+    remote = _remote_storage(store_path, tried[0].name)
+    if _download(remote, tried[0], key):
+      arrays = _open(tried[0], key)
+      if arrays is not None:
+        return arrays
   problems = []
   for directory in tried:
     try:
       directory.parent.mkdir(parents=True, exist_ok=True)
       if not os.access(directory.parent, os.W_OK):
         raise PermissionError(f"{directory.parent} is not writable")
-      beside = not places.is_url(store_path) and directory == tried[0]
-      built = _built(
+      beside = not is_remote and directory == tried[0]
+      built = _build_locked(
         directory,
         key,
         build_from or _from_nothing(build),
@@ -357,8 +293,8 @@ def load_or_build(
         wait,
         resumes=build_from is not None,
       )
-      if share and places.is_url(store_path):
-        _shared(directory, _place(store_path, directory.name))
+      if share and is_remote:
+        _upload(directory, _remote_storage(store_path, directory.name))
       return built
     except OSError as error:
       errors.check_open_files(error)
@@ -389,9 +325,9 @@ def find(
   """
   key = _whole_key(name, key)
   for parent in _places(store_path):
-    found = _opened(parent / _directory(name, key), key)
-    if found is not None:
-      return found
+    arrays = _open(parent / _directory(name, key), key)
+    if arrays is not None:
+      return arrays
   return None
 
 
@@ -400,7 +336,7 @@ def drop(
 ) -> None:
   """Removes an index from this machine, if it is there.
 
-  Who has it open goes on reading; who asks for it again builds it again.
+  Open readers are unaffected; the next one builds it again.
 
   Args:
     store_path: As in `load_or_build`.
@@ -423,7 +359,7 @@ def _directory(name: str, key: Mapping[str, Any]) -> str:
 
 
 def known(
-  store_path: str | os.PathLike[str],
+  store_path: str | os.PathLike[str], name: str = "*"
 ) -> Iterator[tuple[pathlib.Path, Mapping[str, Any]]]:
   """Yields directory and key of every index that was built of a store.
 
@@ -432,10 +368,11 @@ def known(
 
   Args:
     store_path: As `load_or_build` takes it.
+    name: Of the indexes, as in `load_or_build`; by default any.
   """
   *beside, cache = _places(store_path)
   for parent in (*beside, cache):
-    for file in sorted(parent.glob(f"*/{HEADER}")):
+    for file in sorted(parent.glob(f"{name}-*/{HEADER}")):
       try:
         header = _header(file.parent)
         is_of = header.get("store") == _absolute(store_path)
@@ -447,8 +384,8 @@ def known(
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-  text = os.fspath(path)
-  return text.rstrip("/") if places.is_url(text) else os.path.abspath(text)
+  place = opening.open_storage(path)
+  return place.path if place.is_remote else os.path.abspath(place.path)
 
 
 def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -457,47 +394,47 @@ def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
     os.path.expanduser("~"), ".cache"
   )
   cache = pathlib.Path(root, "chomp_data", "index")
-  if places.is_url(store_path):
+  if opening.open_storage(store_path).is_remote:
     return [cache]
   return [publish.beside(pathlib.Path(store_path), ".index"), cache]
 
 
-def _place(store_path: str | os.PathLike[str], name: str) -> places.Place:
+def _remote_storage(
+  store_path: str | os.PathLike[str], name: str
+) -> storage.Storage:
   """Returns where an index lies beside a store in a bucket."""
-  return places.at(f"{_absolute(store_path)}.index/{name}")
+  return opening.open_storage(f"{_absolute(store_path)}.index/{name}")
 
 
-def _fetched(
-  kept: places.Place, directory: pathlib.Path, key: Mapping[str, Any]
+def _download(
+  remote: storage.Storage, directory: pathlib.Path, key: Mapping[str, Any]
 ) -> bool:
-  """Brings an index to the cache directory; returns whether there was one."""
+  """Downloads an index to the cache directory; False where there is none."""
   try:
-    header = _parsed_header(kept.read(HEADER, check=_parsed_header))
+    header = _parsed_header(remote.get(HEADER, check=_parsed_header))
     if header["key"] != json.loads(_canonical(key)):
       return False
-    entries = _entries(header, kept.file(HEADER), ("crc32c",))
-    sizes = {
-      name: entry["size"] * np.dtype(entry["dtype"]).itemsize
-      for name, entry in entries.items()
-    }
-    header = {**header, "store": kept.path.rpartition(".index/")[0]}
+    entries = _entries(_Entry, header, remote.url(HEADER))
+    header = {**header, "store": remote.path.rpartition(".index/")[0]}
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _staging(directory) as staged:
-      for name, size in sizes.items():
+      for name, entry in entries.items():
         with publish.new_file(staged / f"{name}.bin", "wb") as file:
-          for low in range(0, size, _BLOCK_BYTES):
-            high = min(low + _BLOCK_BYTES, size)
-            first = low // _PAGE_BYTES
-            crcs = header["arrays"][name]["crc32c"][first:]
+          for low in range(0, entry.nbytes, _BLOCK_BYTES):
+            high = min(low + _BLOCK_BYTES, entry.nbytes)
+            first = low // checked_file.PAGE_BYTES
 
-            def check(block: bytes, crcs: list[int] = crcs) -> None:
-              if crcs[: -(-len(block) // _PAGE_BYTES)] != _page_crcs(block):
+            def check(
+              block: bytes, crc32c: list[int] = entry.crc32c[first:]
+            ) -> None:
+              sums = checked_file.page_sums(block)
+              if sums != crc32c[: len(sums)]:
                 raise ValueError("other bytes than were written")
 
-            file.write(kept.read(f"{name}.bin", low, high, check))
+            file.write(remote.get(f"{name}.bin", low, high, check=check))
             heartbeat.beat()
       _write_header(staged, header)
-      # Another process may have brought it in the meantime: either is right.
+      # Another process may have downloaded it meanwhile: either is right.
       with contextlib.suppress(OSError):
         os.rename(staged, directory)
     return True
@@ -506,25 +443,28 @@ def _fetched(
   ):  # fmt: skip
     return False
   except (OSError, ValueError) as error:
-    logging.info("index %s cannot be used: %s", kept.path, error)
+    logging.info("index %s cannot be used: %s", remote.path, error)
     return False
 
 
-def _shared(directory: pathlib.Path, kept: places.Place) -> None:
-  """Keeps an index beside its store in a bucket, where one may write there."""
+def _upload(directory: pathlib.Path, remote: storage.Storage) -> None:
+  """Uploads an index beside its store in a bucket, where that is allowed."""
   files = sorted(directory.glob("*.bin"))
   if any(file.stat().st_size > _MOST_SHARED for file in files):
     return
   try:
     for file in files:
       if file.stat().st_size:
-        kept.write(file.name, file.read_bytes())
-    kept.write(HEADER, (directory / HEADER).read_bytes())
+        remote.put(file.name, file.read_bytes())
+    remote.put(HEADER, (directory / HEADER).read_bytes())
   except errors.StoreError as error:
     logging.info("index %s is on this machine only: %s", directory, error)
 
 
-def _built(
+_building = threading.RLock()
+
+
+def _build_locked(
   directory: pathlib.Path,
   key: Mapping[str, Any],
   build: BuildFrom,
@@ -550,24 +490,27 @@ def _built(
           heartbeat.beat()
         time.sleep(_POLL_S)
         continue
-      found = _opened(directory, key)
-      if found is None:
+      # Several threads open the sources of a run in buckets: what they build
+      # takes memory, one after the other.
+      stack.enter_context(_building)
+      arrays = _open(directory, key)
+      if arrays is None:
         _write(directory, key, build, of, resumes)
-        found = _opened(directory, key)
-      if found is None:
+        arrays = _open(directory, key)
+      if arrays is None:
         raise errors.StoreError(
           f"{directory} must read back as it was written, but does not. Check"
           " the disk."
         )
-      return found
+      return arrays
 
 
 @functools.cache
 def _sweep(parent: pathlib.Path) -> None:
-  """Removes what processes that were killed have left in a directory, once.
+  """Removes unfinished indexes of killed processes in a directory, once.
 
-  Whoever builds the same index again removes or uses it; another config asks
-  for another index.
+  A build of the same index removes or resumes its own; another config has
+  another index.
   """
   try:
     names = os.listdir(parent)
@@ -580,8 +523,8 @@ def _sweep(parent: pathlib.Path) -> None:
     staged = parent / name
     with contextlib.suppress(OSError, errors.StoreError):
       last = max(path.stat().st_mtime for path in (staged, *staged.iterdir()))
-      goes_on = (staged / _JOURNAL).exists()
-      limit = _RESUMED_S if goes_on else _ABANDONED_S
+      is_resumable = (staged / _JOURNAL).exists()
+      limit = _RESUMED_S if is_resumable else _ABANDONED_S
       if time.time() - last < limit:
         continue
       with publish.lock(parent / staged.name[1:].rpartition(".")[0]):
@@ -610,17 +553,17 @@ def _write(
   resumes: bool,
 ) -> None:
   prefix = _staged_prefix(directory)
-  again, writers = None, {}
+  resumed, writers = None, {}
   # We hold the lock: whoever left these was killed.
   for abandoned in directory.parent.glob(f"{prefix}*"):
-    if resumes and again is None:
-      writers = _kept(abandoned)
-      again = abandoned if writers else None
-    if abandoned != again:
+    if resumes and resumed is None:
+      writers = _resumed_writers(abandoned)
+      resumed = abandoned if writers else None
+    if abandoned != resumed:
       shutil.rmtree(abandoned, ignore_errors=True)
-  with _staging(directory, again, resumes) as staged:
+  with _staging(directory, resumed, resumes) as staged:
     sizes = {name: writer.size for name, writer in writers.items()}
-    kept = time.monotonic()
+    journal_written = time.monotonic()
     with contextlib.ExitStack() as stack:
       for writer in writers.values():
         stack.callback(writer.close)
@@ -630,10 +573,13 @@ def _write(
             writers[name] = _Writer(staged / f"{name}.bin", values.dtype)
             stack.callback(writers[name].close)
           writers[name].append(values)
-        if resumes and time.monotonic() - kept > _KEPT_EVERY_S:
-          _keep(staged, writers)
-          kept = time.monotonic()
-    arrays = {name: writer.entry() for name, writer in writers.items()}
+        if resumes and time.monotonic() - journal_written > _KEPT_EVERY_S:
+          _write_journal(staged, writers)
+          journal_written = time.monotonic()
+    arrays = {
+      name: dataclasses.asdict(writer.entry())
+      for name, writer in writers.items()
+    }
     header: dict[str, Any] = {"key": key, "arrays": arrays}
     if of is not None:
       header["store"] = _absolute(of)
@@ -655,8 +601,8 @@ def _staging(
   Args:
     directory: That one.
     again: The directory that was yielded before, or None for a new one.
-    resumes: Whether it stays where what is done in it is interrupted. Where
-      the disk fails it goes: another place may be tried.
+    resumes: Whether it stays if the build is interrupted; not if the disk
+      fails, since another directory may be tried.
   """
   prefix = _staged_prefix(directory)
   staged = again or pathlib.Path(
@@ -675,12 +621,14 @@ def _staging(
       shutil.rmtree(staged, ignore_errors=True)
 
 
-def _keep(staged: pathlib.Path, writers: Mapping[str, "_Writer"]) -> None:
-  """Keeps what was written so far, whatever becomes of this process."""
+def _write_journal(
+  staged: pathlib.Path, writers: Mapping[str, "_Writer"]
+) -> None:
+  """Writes what there is so far, from which another process may resume."""
   for writer in writers.values():
     writer.sync()
   arrays = {
-    name: {"dtype": writer.dtype.str, "size": writer.size}
+    name: dataclasses.asdict(_Written(writer.dtype.str, writer.size))
     for name, writer in writers.items()
   }
   temporary = staged / f".{_JOURNAL}"
@@ -688,16 +636,16 @@ def _keep(staged: pathlib.Path, writers: Mapping[str, "_Writer"]) -> None:
   os.replace(temporary, staged / _JOURNAL)
 
 
-def _kept(staged: pathlib.Path) -> dict[str, "_Writer"]:
-  """Returns what a build that was interrupted has kept; none: nothing."""
+def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
+  """Returns the writers of an interrupted build; none where it has nothing."""
   writers: dict[str, _Writer] = {}
   try:
     header = _header(staged, _JOURNAL)
-    for name, entry in _entries(header, staged / _JOURNAL).items():
-      dtype, size = np.dtype(entry["dtype"]), entry["size"]
-      writers[name] = _Writer(staged / f"{name}.bin", dtype, size)
+    for name, entry in _entries(_Written, header, staged / _JOURNAL).items():
+      dtype = np.dtype(entry.dtype)
+      writers[name] = _Writer(staged / f"{name}.bin", dtype, entry.size)
   except (OSError, ValueError) as error:
-    logging.info("%s cannot be gone on with: %s", staged, error)
+    logging.info("%s cannot be resumed: %s", staged, error)
     for writer in writers.values():
       writer.close()
     return {}
@@ -713,69 +661,32 @@ def _write_header(
 
 
 class _Writer:
-  """Appends to a file and sums its pages."""
+  """Appends values to the file of an array."""
 
   def __init__(self, path: pathlib.Path, dtype: np.dtype, size: int = 0):
-    """Begins a file, or goes on after its first `size` values.
+    """Begins a file, or continues after its first `size` values.
 
     Raises:
       ValueError: If the file has fewer.
     """
     self.dtype = dtype
-    self._file = publish.new_file(path, "r+b" if size else "wb")
-    self._page = bytearray()
-    self._crc32c: list[int] = []
-    self._bytes = 0
-    left = size * dtype.itemsize
-    while left:
-      data = self._file.read(min(left, _BLOCK_BYTES))
-      if not data:
-        self._file.close()
-        raise ValueError(f"{path} must have {size} values, got fewer")
-      self._sum(data)
-      left -= len(data)
-    self._file.truncate()
+    self._file = checked_file.CheckedWriter(path, size * dtype.itemsize)
+    self.sync = self._file.sync
+    self.close = self._file.close
 
   @property
   def size(self) -> int:
     """Values in the file."""
-    return self._bytes // self.dtype.itemsize
+    return self._file.sums.num_bytes // self.dtype.itemsize
 
   def append(self, values: np.ndarray) -> None:
-    data = np.ascontiguousarray(values, self.dtype).tobytes()
-    self._file.write(data)
-    self._sum(data)
+    self._file.write(np.ascontiguousarray(values, self.dtype).data)
 
-  def sync(self) -> None:
-    """Leaves on the disk what was appended."""
-    self._file.flush()
-    os.fsync(self._file.fileno())
-
-  def _sum(self, data: bytes) -> None:
-    self._bytes += len(data)
-    self._page += data
-    whole = len(self._page) // _PAGE_BYTES * _PAGE_BYTES
-    for first in range(0, whole, _PAGE_BYTES):
-      page = bytes(self._page[first : first + _PAGE_BYTES])
-      self._crc32c.append(checksums.crc32c(page))
-    del self._page[:whole]
-
-  def close(self) -> None:
-    if self._page:
-      self._crc32c.append(checksums.crc32c(bytes(self._page)))
-      self._page.clear()
-    self.sync()
-    self._file.close()
-
-  def entry(self) -> dict[str, Any]:
-    return {
-      "dtype": self.dtype.str,
-      "size": self.size,
-      "crc32c": self._crc32c,
-    }
+  def entry(self) -> _Entry:
+    return _Entry(self.dtype.str, self.size, self._file.sums.crc32c())
 
 
-def _opened(
+def _open(
   directory: pathlib.Path, key: Mapping[str, Any]
 ) -> dict[str, SideArray] | None:
   """Returns the arrays of a directory, or None where they must be built."""
@@ -788,16 +699,14 @@ def _opened(
       raise errors.StoreError(f"{directory / HEADER} is of another index")
     arrays = {
       name: _array(directory / f"{name}.bin", entry)
-      for name, entry in _entries(
-        header, directory / HEADER, ("crc32c",)
-      ).items()
+      for name, entry in _entries(_Entry, header, directory / HEADER).items()
     }
     if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:
       for array in arrays.values():
         array.read()
   # A StoreError is a ValueError.
   except (OSError, ValueError) as error:
-    errors.check_open_files(error)
+    errors.check_open_files(error.__cause__ or error)
     logging.warning("%s is built again: %s", directory, error)
     return None
   return _Arrays(directory, arrays)
@@ -826,58 +735,40 @@ def _parsed_header(data: bytes) -> dict[str, Any]:
 
 
 def _entries(
-  header: Mapping[str, Any],
-  path: str | os.PathLike[str],
-  more: tuple[str, ...] = (),
-) -> dict[str, dict[str, Any]]:
-  """Returns what a header says of each array, all of it checked.
+  kind: type[_T], header: Mapping[str, Any], path: str | os.PathLike[str]
+) -> dict[str, _T]:
+  """Returns what a header says of each array, checked.
 
   Args:
-    header: Of an index, or of a build that was interrupted.
-    path: Its file, for messages.
-    more: Names of fields besides 'dtype' and 'size'.
+    kind: `_Entry` for an index, `_Written` for a build that was interrupted.
+    header: Its header.
+    path: The file of the header, for messages.
 
   Raises:
     StoreError: If a name is not one of a file in the directory, or a field is
       not of its type.
   """
-
-  def fail(name: str, rule: str, value: Any) -> errors.StoreError:
-    return errors.StoreError(
-      f"`{name}` of {os.fspath(path)} must be {rule}, got"
-      f" {relative_names.brief(value)}. Remove its directory: it is built"
-      " again."
+  try:
+    entries: dict[str, _T] = json_values.decode(
+      dict[str, kind], header.get("arrays"), "arrays"
     )
-
-  arrays = header.get("arrays")
-  if not isinstance(arrays, dict):
-    raise fail("arrays", "an object", arrays)
-  for name, entry in arrays.items():
-    if not relative_names.is_part(name):
-      raise fail("arrays", "of names of files in its directory", name)
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "size", *more}:
-      raise fail(f"arrays.{name}", "an array's entry", entry)
-    dtype, size = entry["dtype"], entry["size"]
-    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-      raise fail(f"arrays.{name}.dtype", "a type of integers", dtype)
-    if type(size) is not int or not 0 <= size < 2**62:
-      raise fail(f"arrays.{name}.size", "an integer of 0 or more", size)
-    if "crc32c" in more:
-      crc32c = entry["crc32c"]
-      pages = -(-size * np.dtype(dtype).itemsize // _PAGE_BYTES)
-      if not isinstance(crc32c, list) or len(crc32c) != pages:
-        raise fail(f"arrays.{name}.crc32c", f"{pages} checksums", crc32c)
-      if any(type(own) is not int for own in crc32c):
-        raise fail(f"arrays.{name}.crc32c", "integers", crc32c)
-  return arrays
-
-
-def _page_crcs(data: bytes) -> list[int]:
-  """Returns the crc32c of the pages of bytes that begin with one."""
-  return [
-    checksums.crc32c(data[low : low + _PAGE_BYTES])
-    for low in range(0, len(data), _PAGE_BYTES)
-  ]
+    for name, entry in entries.items():
+      if not relative_names.is_part(name):
+        raise ValueError(
+          "`arrays` must be of names of files in its directory, got"
+          f" {relative_names.brief(name)}"
+        )
+      if not _DTYPE.fullmatch(entry.dtype) or not 0 <= entry.size < 2**62:
+        raise ValueError(
+          f"`arrays.{name}` must be some integers, got {entry.size} of"
+          f" {relative_names.brief(entry.dtype)}"
+        )
+  except ValueError as error:
+    raise errors.StoreError(
+      f"{os.fspath(path)} must list its arrays, but {error}. Remove its"
+      " directory: it is built again."
+    ) from None
+  return entries
 
 
 def _canonical(value: Any) -> bytes:

@@ -5,14 +5,17 @@
 Positions, starts and lengths are in elements.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterable
 import dataclasses
+import itertools
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.index import ragged
 
-# Of a chunk, in stores that say no other number.
+# Tokens of a chunk, in stores without another number.
 DEFAULT_CHUNK_TOKENS = 256 * 1024
 
 
@@ -20,8 +23,8 @@ DEFAULT_CHUNK_TOKENS = 256 * 1024
 class Counters:
   """What a reader did in this process.
 
-  What a step cost is a difference: take `snapshot()` before it, and subtract.
-  Threads that read one store at a time count exactly.
+  The cost of a step is a difference: take a `snapshot()` before it, and
+  subtract. Counts are exact if one thread at a time reads a store.
 
   Attributes:
     spans: Spans copied.
@@ -32,10 +35,10 @@ class Counters:
       chunk that `prefetch` asked for.
     chunks_fetched: Requests that read a chunk and checked it.
     bytes_fetched: Decoded bytes of these chunks.
-    requests: What was asked of an object store, all tries.
+    requests: Requests to an object store, retries included.
     retries: Of these, tries after one that failed, or whose answer was corrupt.
     corrupt: Answers that were too short, too long, or not what was written.
-    bytes_transferred: What came from there, as it is stored.
+    bytes_transferred: Bytes received from there, as they are stored.
   """
 
   spans: int = 0
@@ -87,11 +90,11 @@ def check_spans(
     return
   i = int(np.argmin(ok))
   within = f"span {i} must be within an array of {size} tokens"
-  found = f"start {starts[i]}, length {lengths[i]}"
+  got = f"start {starts[i]}, length {lengths[i]}"
   if positions is not None:
     within += f" and an output of {out_size}"
-    found += f" and position {positions[i]}"
-  raise IndexError(f"{within}, got {found}.")
+    got += f" and position {positions[i]}"
+  raise IndexError(f"{within}, got {got}.")
 
 
 def split_spans(
@@ -173,6 +176,39 @@ def chunks_of_spans(
   if (num == 1).all():
     return first
   return ragged.ranges(first, num)
+
+
+def copy_pieces(
+  chunks: Callable[[np.ndarray], Iterable[tuple[int, np.ndarray]]],
+  pieces: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+  out: np.ndarray,
+) -> None:
+  """Copies pieces of chunks: out[p : p + l] = values[f : f + l] for each.
+
+  Args:
+    chunks: Yields the values of distinct chunks int64[N], in any order. They
+      are asked for in the order of first use, for a cache to tell what was used
+      longest ago: in a batch that crosses two windows, those of the first one.
+    pieces: (chunk, first element in the chunk, length, position in `out`),
+      int64[P] each, as `split_spans` returns.
+    out: [M], of a dtype that holds the values.
+  """
+  chunk, first, length, position = pieces
+  order = np.argsort(chunk, kind="stable")
+  wanted, begin = np.unique(chunk[order], return_index=True)
+  edges = [*begin.tolist(), len(order)]
+  of_chunk = dict(zip(wanted.tolist(), itertools.pairwise(edges), strict=True))
+  pieces_in_order = np.stack([first, length, position], 1)[order]
+  are_single = bool((length == 1).all())
+  for index, values in chunks(wanted[np.argsort(order[begin])]):
+    low, high = of_chunk[index]
+    of_one_chunk = pieces_in_order[low:high]
+    if are_single:
+      # Offsets of many documents: 1 us each in the loop.
+      out[of_one_chunk[:, 2]] = values[of_one_chunk[:, 0]]
+      continue
+    for start, count, to in of_one_chunk.tolist():
+      out[to : to + count] = values[start : start + count]
 
 
 def check_rising(lengths: np.ndarray, path: str) -> None:

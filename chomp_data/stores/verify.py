@@ -5,14 +5,15 @@
 from collections.abc import Callable
 import hashlib
 import os
+import pathlib
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import opening
 from chomp_data.stores import base
 from chomp_data.stores import kinds
-from chomp_data.stores import places
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
@@ -45,9 +46,10 @@ def verify_store(
       f" {type(store).__name__}. Prepare a store from it."
     )
   opened = zarr_opening.OpenedZarr(store.path, base.DEFAULT_CACHE_BYTES)
+  if not opened.is_remote:
+    zarr_opening.check_files(pathlib.Path(opened.path), store.manifest)
   for name, entry in sorted(store.manifest.files.items()):
-    file = places.join(opened.path, name)
-    zarr_opening.read_listed(file, entry, keep=False)
+    zarr_opening.read_listed(opened.files, name, entry)
   for name in store.manifest.arrays:
     array = opened.array(name)
     _check_indices(array)
@@ -56,8 +58,8 @@ def verify_store(
   for _ in store.iter_lengths():
     pass
   store.find_documents([])
-  if store.has_meta:
-    for _ in opened.texts("meta").batches(store.num_documents):
+  if store.opened.meta is not None:
+    for _ in store.opened.meta.batches():
       pass
   return store.manifest
 
@@ -66,12 +68,11 @@ def _check_indices(array: stored_array.StoredArray) -> None:
   """Checks the ends of shard files against the sizes of their chunks."""
   layout = array.entry.layout
   for shard in range(layout.num_shards):
-    sizes = [array.table.stored_bytes(i) for i in layout.chunks_of_shard(shard)]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    sizes = array.table.stored_bytes(layout.chunks_of_shard(shard))
+    if sizes is None:
       continue  # Schema 1: the file's own SHA-256 was checked.
-    expected = array_layout.index_of(known, layout.chunks_per_shard)
-    place = places.at(array.directory)
+    expected = array_layout.index_of(sizes, layout.chunks_per_shard)
+    place = opening.open_storage(array.directory)
 
     def check(
       index: bytes, shard: int = shard, expected: bytes = expected
@@ -79,7 +80,7 @@ def _check_indices(array: stored_array.StoredArray) -> None:
       if index != expected:
         raise array.damaged(shard, "must have a valid index, got another")
 
-    place.read(array_layout.shard_file(shard), -len(expected), check=check)
+    place.get(array_layout.shard_file(shard), -len(expected), check=check)
 
 
 def _check_values(

@@ -106,7 +106,7 @@ def handed_out(pipe, step):
       int(spans.row[i]),
       int(spans.column[i]),
       name := pipe.source_names[spans.source[i]],
-      pipe.sources[name].store.document_id(int(spans.document[i])),
+      pipe.sources[name].store.document_ids([int(spans.document[i])])[0],
       int(spans.start[i]),
       int(spans.length[i]),
       int(stored),

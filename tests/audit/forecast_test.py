@@ -14,6 +14,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import forecast as forecast_lib
+from chomp_data.plans import answers
 from tests import in_process
 from tests import laws
 from tests.audit import small_runs
@@ -72,7 +73,7 @@ def test_a_forecast_equals_a_count_of_batches(paths, data):
     )  # fmt: skip
     # An epoch begins at the step before which less was given, but not after.
     at = [pipe.accounts.at(step)[name].epochs for step in range(steps + 1)]
-    if pipe.kind == "rows" and not pipe.steps.skip:
+    if pipe.run_options.kind == "rows" and not pipe.run_plan.steps.skip:
       assert (
         list(source.begins)
         == [
@@ -159,7 +160,7 @@ def test_a_plot_is_drawn(flags, tmp_path, ending):
 def test_arrays_have_rows_and_no_tokens(tmp_path):
   directory = tmp_path / "pictures"
   in_process.run_tool(
-    "prepare_images",
+    "examples/prepare_images.py",
     f"--output={directory}",
     "--count=digits=24,plots=24",
     "--format=array_record",
@@ -211,10 +212,12 @@ def test_a_curriculum_is_not_asked_about_each_of_many_epochs(paths):
       },
     }
   )
-  ask = pipe.accounts.epoch_begins
-  with mock.patch.object(
-    pipe.accounts, "epoch_begins", side_effect=ask
-  ) as asked:
+  questions = answers.of(pipe.run_plan)
+  ask = questions.epoch_begins
+  with (
+    mock.patch.object(answers, "of", return_value=questions),
+    mock.patch.object(questions, "epoch_begins", side_effect=ask) as asked,
+  ):
     found = forecast_lib.forecast(pipe, 400).sources["web"]
   assert found.epochs > 40
   assert asked.call_count <= len(found.begins) + 1

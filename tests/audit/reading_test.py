@@ -55,7 +55,7 @@ def read(pipe, steps, group_steps):
 def build(data, room):
   pipe = pipeline.build(data)
   for own in pipe.sources.values():
-    size = own.store.token_dtype.itemsize
+    size = own.store.opened.token_dtype.itemsize
     own.store.set_cache_bytes(room * CHUNK * size)
   return pipe
 
@@ -128,5 +128,5 @@ def test_the_chunks_of_two_stores_are_their_own(paths, tmp_path):
   pipe = build(data, 10_000)
   (found,) = reading.fetched(pipe, pipe.num_steps).values()
   assert found.chunks == read(pipe, pipe.num_steps, 4)["web"]
-  stored = pipe.sources["web"].store.stored_bytes
+  stored = pipe.sources["web"].store.opened.stored_bytes
   assert found.bytes == pytest.approx(stored, rel=0.01)

@@ -12,9 +12,9 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.audit import visits as visits_lib
 from chomp_data.plans import answers
-from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 from tests import laws
 
 SEQ_LEN = 16
@@ -38,7 +38,9 @@ def root(tmp_path_factory):
       pixels = np.zeros((height, width), np.uint8)
       samples.append(({"pixels": pixels}, {"height": height, "width": width}))
     write = samples_array_record.write_samples
-    (write if name == "photos" else saving.save_to_disk)(root / name, samples)
+    if name != "photos":
+      write = save_to_disk.save_to_disk
+    write(root / name, samples)
   (root / "gone.jsonl").write_text(
     '{"source": "a", "document": 1}\n{"source": "a", "document": 0}\n'
     '{"source": "a", "document": 2, "start": 9, "length": 30}\n'
@@ -192,7 +194,7 @@ def every_visit(pipe, steps):
   """Returns (step, row, start, length, column) by document, if not gone."""
   found = {}
   for step in range(steps):
-    planned = pipe.planned(step)
+    planned = pipe.run_plan.planned(step)
     spans = planned.spans
     if spans is None:
       name, _ = pipe.bucket_of(step)
@@ -222,7 +224,9 @@ def check(pipe, middle):
   expected = every_visit(pipe, steps)
   middle = min(middle, steps)
   for name in pipe.source_names:
-    counted = [pipe.exposures(name, low, steps) for low in (0, middle)]
+    counted = [
+      visits_lib.exposures(pipe, name, low, steps) for low in (0, middle)
+    ]
     for document in range(
       middle % 4, answers.of(pipe.run_plan).num_documents(name), 4
     ):

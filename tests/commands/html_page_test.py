@@ -15,9 +15,9 @@ from chomp_data import stores
 from chomp_data.commands.html import gathering
 from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts
-from chomp_data.prepare import images
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import samples_array_record
+from examples import drawings
 from tests import browser
 from tests import in_process
 from tests import laws
@@ -453,9 +453,9 @@ def test_a_thousand_rows_are_drawn_without_lag(chromium, store, tmp_path):
 @needs_chromium
 @pytest.mark.slow
 def test_pictures_of_arrays_are_shown(chromium, tmp_path):
-  places = {name: tmp_path / name for name in images.DATASETS}
+  places = {name: tmp_path / name for name in drawings.DATASETS}
   for name, place in places.items():
-    samples_array_record.write_samples(place, images.samples(name, 40))
+    samples_array_record.write_samples(place, drawings.samples(name, 40))
   path = tmp_path / "page.html"
   flags = [
     "inspect_batches",

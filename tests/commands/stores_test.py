@@ -59,7 +59,7 @@ def store(tmp_path):
 def held(path, **options):
   own = stores.open_store(path, **options)
   return [
-    (own.document_id(i), own.read_document(i).tolist())
+    (own.document_ids([i])[0], own.read_document(i).tolist())
     for i in range(own.num_documents)
   ]
 
@@ -179,10 +179,10 @@ def test_merge_keeps_labels_and_weights(tmp_path, call):
   )
   assert status == 0
   both = stores.open_store(tmp_path / "both")
-  _, begin, stop, level = both.label_runs(np.asarray([0]), np.asarray([7]))
-  found = np.repeat(both.levels[level], stop - begin)
+  _, begin, stop, level = both.labels.runs(np.asarray([0]), np.asarray([7]))
+  found = np.repeat(both.labels.levels[level], stop - begin)
   assert found.tolist() == [0, 1, 0.5, 0.5, 0.5, 1, 1]
-  assert both.document_weights(np.arange(3)).tolist() == [1, 3, 1]
+  assert both.labels.document_weights(np.arange(3)).tolist() == [1, 3, 1]
 
 
 def test_info_tells_levels_as_short_as_they_were_given(tmp_path, call):
@@ -210,7 +210,7 @@ def test_convert_keeps_hash_documents_and_chunks(tmp_path, store, call):
   assert status == 0
   found = stores.open_store(tmp_path / "z")
   assert found.hash == store.hash
-  assert found.chunk_tokens == store.chunk_tokens
+  assert found.opened.chunk_tokens == store.opened.chunk_tokens
   assert held(tmp_path / "z") == held(store.path)
   status, _, _ = call(
     "convert", tmp_path / "z", "--to=none", "--output", tmp_path / "n"
@@ -270,7 +270,7 @@ def test_convert_makes_stores_of_other_tools_data(tmp_path, call):
   assert status == 0
   found = stores.open_store(tmp_path / "own")
   assert found.num_documents == 6
-  assert found.document_id(5) == "cache:5"
+  assert found.document_ids([5])[0] == "cache:5"
   assert found.tokenizer_info.vocab_size == 100_000
 
 

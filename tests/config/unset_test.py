@@ -103,7 +103,7 @@ def test_buckets_are_shuffled_and_hold_one_document_a_row(store, caplog):
         "sources": {"text": {"store": str(store)}},
       }
     )
-  assert pipe.kind != "rows"
+  assert pipe.run_options.kind != "rows"
   assert "is not set for" not in caplog.text
 
 

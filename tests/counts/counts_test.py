@@ -37,14 +37,14 @@ def test_every_kind_is_compared(root):
 
 @pytest.mark.parametrize("name", KEPT[KIND])
 def test_a_count_that_grows_is_told_and_one_that_halves_is_to_be_kept(name):
-  before = {name: 1_000_000}
+  before = {name: 10_000_000}
   told = lambda now: baseline.differences(KIND, {name: now}, before)  # noqa: E731
-  assert not told(1_000_000)
-  assert not told(600_000)
-  (worse,) = told(1_200_000)
+  assert not told(10_000_000)
+  assert not told(6_000_000)
+  (worse,) = told(12_000_000)
   assert "must be at most" in worse
   assert baseline.UPDATE in worse
-  (better,) = told(100_000)
+  (better,) = told(1_000_000)
   assert "far better" in better
   assert len(baseline.differences(KIND, {}, before)) == 1
   assert len(baseline.differences(KIND, before, {})) == 1

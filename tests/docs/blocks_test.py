@@ -31,10 +31,10 @@ from chomp_data.commands import stores as store_commands
 from chomp_data.commands.store_commands import shared
 from chomp_data.config import files
 from chomp_data.prepare import filters
-from chomp_data.prepare import images
-from chomp_data.stores import places
+from chomp_data.storage import opening
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import drawings
 from tests import in_process
 from tests.docs import inputs
 from tests.docs import pages
@@ -203,9 +203,9 @@ def _fields(cls):
 
 @around("buckets.md")
 def around_buckets(names, found):
-  for name in images.DATASETS:
+  for name in drawings.DATASETS:
     path = f"data/images/array_record/{name}"
-    samples_array_record.write_samples(path, images.samples(name, 450))
+    samples_array_record.write_samples(path, drawings.samples(name, 450))
   yield
   pipe = pipeline.build(names["data"])
   shapes = {
@@ -235,8 +235,8 @@ def around_certificate(names, found):
 @around("chats.md")
 def around_chats(names, found):
   yield
-  assert stores.open_store("data/chats").document_id(0) == "7"
-  assert stores.open_store("data/pairs").has_labels
+  assert stores.open_store("data/chats").document_ids([0])[0] == "7"
+  assert stores.open_store("data/pairs").labels.has_runs
   chats = next(iter(found)).replace("tokenizer.json", "byte")
   pages.run_line(chats.replace("data/chats", "data/bytes"))
   plain = stores.open_store("data/bytes")
@@ -244,7 +244,7 @@ def around_chats(names, found):
   preview, shown = pages.blocks("chats.md", "text")
   assert preview.text in [done.stdout for done in found.values()]
   assert text == shown.text.removesuffix("\n")
-  assert plain.trained_before(np.asarray([plain.num_tokens])) == [1]
+  assert plain.labels.trained_before(np.asarray([plain.num_tokens])) == [1]
 
 
 @around("corpora.md")
@@ -356,8 +356,8 @@ def around_metrics(names, found):
 def around_object_stores(names, found):
   own = {"text": "some text " * 99}
   lines = [json.dumps({**own, "id": f"{i}"}) for i in range(9)]
-  texts = places.at(names["change"]("s3://bucket/texts"))
-  texts.write("0.jsonl", "\n".join(lines).encode())
+  texts = opening.open_storage(names["change"]("s3://bucket/texts"))
+  texts.put("0.jsonl", "\n".join(lines).encode())
   data = ml_collections.ConfigDict({"seq_len": 64, "global_batch_size": 4})
   names["config"] = types.SimpleNamespace(data=data)
   yield

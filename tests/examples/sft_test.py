@@ -57,7 +57,7 @@ def test_only_answers_that_weigh_are_trained_on(chats):
     answers += sum("weight" not in message for message in said)
     ends += "weight" not in said[-1]
   store = stores.open_store(path)
-  total = store.trained_before(np.asarray([store.num_tokens]))[0]
+  total = store.labels.trained_before(np.asarray([store.num_tokens]))[0]
   assert total == 2 * answers + 2 * (answers - ends)
   rows = len(pipe.sources["chats"])
   source = pipe.sources["chats"]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from chomp_data import schema
-from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from configs import resolution_buckets
+from examples import drawings
 from examples import train_buckets
 from tests import in_process
 
@@ -56,9 +56,9 @@ def told(tmp_path, stores, *args, config="resolution_buckets"):
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
   """Two datasets of pictures, by name."""
-  stores = {n: tmp_path_factory.mktemp("drawn") / n for n in images.DATASETS}
+  stores = {n: tmp_path_factory.mktemp("drawn") / n for n in drawings.DATASETS}
   for name, path in stores.items():
-    samples_array_record.write_samples(path, images.samples(name, 80))
+    samples_array_record.write_samples(path, drawings.samples(name, 80))
   return stores
 
 
@@ -228,7 +228,7 @@ def test_arrays_that_are_no_pictures_are_one_clear_error(tmp_path):
   own = [({"pixels": np.zeros((4, 4, 1), np.uint8)}, values)] * 8
   samples_array_record.write_samples(tmp_path / "data", own)
   config = config_of(
-    dict.fromkeys(images.DATASETS, tmp_path / "data"),
+    dict.fromkeys(drawings.DATASETS, tmp_path / "data"),
     data__buckets__fields=("pixels",),
     data__buckets__sizes=None,
     data__buckets__batch_sizes=(),

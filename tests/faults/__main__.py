@@ -23,12 +23,13 @@ from chomp_data import cli
 from tests.faults import checkpoints
 from tests.faults import files
 from tests.faults import harness
+from tests.faults import objects
 from tests.faults import processes
 from tests.faults import states
 
 FAULTS = {
   fault.name: fault
-  for room in (files, states, checkpoints, processes)
+  for room in (files, states, checkpoints, processes, objects)
   for fault in room.FAULTS
 }
 

@@ -12,7 +12,7 @@ import random
 from unittest import mock
 
 from chomp_data import stores
-from chomp_data.stores import checksums
+from chomp_data.storage import checksums
 from tests.faults import harness
 from tests.stores import faults_test
 

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 # The files' times are part of what identifies an ArrayRecord corpus.
 TIME = 1_700_000_000
@@ -208,7 +208,7 @@ def write(root: pathlib.Path, name: str) -> None:
       path, documents(name), **_RECORDS[name][1]
     )
   elif _SAMPLES[name][2]:
-    saving.save_to_disk(path, samples(name), samples_per_file=30)
+    save_to_disk.save_to_disk(path, samples(name), samples_per_file=30)
   else:
     samples_array_record.write_samples(path, samples(name), samples_per_file=30)
   for file in path.rglob("*"):

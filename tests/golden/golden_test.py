@@ -129,7 +129,7 @@ def test_what_old_states_certify_is_the_plan_and_goes_on(name, root):
 def test_a_run_from_an_old_resume_state_gives_its_batches(name, root):
   case = CASES[name]
   old = measuring.golden(name)["resumed"]
-  state = chomp_data.build(case.at(root)).resume_state(case.resumed)
+  state = chomp_data.build(case.at(root)).accounts.resume_state(case.resumed)
   assert measuring.missing(old["resume_state"], state) == []
   data = measuring.resumed(case.at(root), old["resume_state"])
   new = measuring.batches(data, case.far)

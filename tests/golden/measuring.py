@@ -101,7 +101,7 @@ def measure(case: cases_lib.Case, root: pathlib.Path) -> dict[str, Any]:
   if case.states:
     out["states"] = states(data, case.states)
   if case.resumed is not None:
-    state = chomp_data.build(data).resume_state(case.resumed)
+    state = chomp_data.build(data).accounts.resume_state(case.resumed)
     out["resumed"] = {
       "resume_state": as_json(state),
       **batches(resumed(data, state), case.far),

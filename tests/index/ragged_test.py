@@ -44,3 +44,15 @@ def test_edges_of_runs_are_where_itertools_groups(pairs):
   wanted_closes = [i == n - 1 for n in lengths for i in range(n)]
   assert opens.tolist() == wanted_opens
   assert closes.tolist() == wanted_closes
+
+
+@hypothesis.given(
+  values=strategies.lists(strategies.integers(-3, 3), max_size=9)
+)
+def test_each_value_comes_once_with_all_of_its_places(values):
+  array = np.asarray(values, np.int64)
+  places = np.arange(len(values))
+  got = {value: places[i].tolist() for value, i in ragged.by_value(array)}
+  assert list(got) == sorted(set(values))
+  for value, index in got.items():
+    assert index == [i for i, own in enumerate(values) if own == value]

@@ -85,7 +85,7 @@ class Both:
       special=tokenizers.all_special_texts(self.own),
       **changes,
     )
-    read = records.ReadOptions("t", "id", "strict", False, messages_key="m")
+    read = records.ReadOptions(text_key="t", raw=False, messages_key="m")
     for chat in chats.documents(messages, options, "a:1", str, tools):
       document = records.Document("", "", "", chat.pieces)
       found = labelled.encode(self.own, [document], read)

@@ -132,7 +132,7 @@ def iterator(pipe, source):
   return feed.InputIterator(
     feed.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
     seed=pipe.options.seed,
-    operations=pipe.operations(),
+    operations=pipe.operations,
     prefetch=1,
   )
 

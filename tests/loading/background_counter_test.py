@@ -23,7 +23,7 @@ from chomp_data.plans import background_counter
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import totals
-from chomp_data.stores import heartbeat
+from chomp_data.storage import heartbeat
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.loading import late

@@ -193,7 +193,8 @@ def test_text_in_buckets_is_balanced_by_the_lengths_of_its_rows(stores):
     assert found.samples is not None
     half_order = order[: len(order) // 2]
     assert (
-      found.samples.tolist() == pipe.planned(step).samples[half_order].tolist()
+      found.samples.tolist()
+      == pipe.run_plan.planned(step).samples[half_order].tolist()
     )
     for name, value in pipe.canonical(step).items():
       np.testing.assert_array_equal(whole[step][name], value[order])
@@ -264,12 +265,12 @@ def test_lanes_beside_balance_are_a_warning(stores, caplog):
 
 def test_losses_by_span_are_told_by_the_rows_of_the_plan(stores, tmp_path):
   from chomp_data.reference import span_losses
-  from chomp_data.stores import places
+  from chomp_data.storage import opening
 
   pipe = pipeline.build(config(stores, balance="attention"))
   shards = {"32": 4}
   source = pipe.batch_source(shards=shards)
-  workdir = places.at(tmp_path / "run")
+  workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(3):
     batch = source[step]

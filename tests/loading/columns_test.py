@@ -68,7 +68,7 @@ def check(data):
     source = pipe.batch_source(columns=columns)
     for step in range(min(pipe.num_steps, 8)):
       found = source[step]
-      for operation in pipe.operations():
+      for operation in pipe.operations:
         found = operation.map(found)
       whole = pipe.batch(step)
       assert found.keys() == whole.keys()

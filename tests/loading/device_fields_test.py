@@ -130,7 +130,7 @@ def check_on_host(data, most=12):
     made = transfer_format.decode(
       transfer.row_format, rows, numpy_namespace.NUMPY
     )
-    made = applying.applied(made, pipe.operations())
+    made = applying.applied(made, pipe.operations)
     batch = pipe.batch(step)
     assert set(made) == set(batch)
     for name, value in batch.items():

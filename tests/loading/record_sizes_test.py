@@ -212,7 +212,9 @@ def test_a_whole_run_is_the_same_with_any_records(pipe, sized, monkeypatch):
     if pipe.num_steps is not None:
       # Read to its end: a thread may be ahead of one that is not.
       compare_reads(found.reads, wanted.reads)
-    assert max(map(len, records)) == (1 if pipe.kind != "rows" else size)
+    assert max(map(len, records)) == (
+      1 if pipe.run_options.kind != "rows" else size
+    )
     for steps in records:
       assert len({str(pipe.bucket_of(step)) for step in steps}) == 1
       assert len({len(pipe.batch(step)["tokens"]) for step in steps}) == 1

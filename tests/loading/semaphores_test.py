@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from chomp_data.stores import semaphores
+from chomp_data.storage import semaphores
 from chomp_data.testing import stores as testing_stores
 
 SHARED = pathlib.Path("/dev/shm")

@@ -48,7 +48,6 @@ def merge_of(sequences, weights, overshoots=None):
     ],
     [F(weight) for weight in weights],
     [0] * len(sequences),
-    [0] * len(sequences),
     [int(own * parts) for own in overshoots],
     parts,
   )
@@ -112,6 +111,7 @@ def test_the_example_of_the_module():
   )
   taken, _ = pairs_of(merge, [0, 0], 7)
   levels = [merge.key(*row)[0] for row in taken]
+  # Times the common denominator of the weights.
   assert levels == [0, 0, 6, 8, 12, 16, 18]
   assert taken[2:] == [(1, 1), (0, 1), (1, 2), (0, 2), (1, 3)]
 
@@ -269,6 +269,24 @@ def test_ranks_that_no_run_could_reach_are_none():
   level_first = merge.key(0, 10**15) < merge.key(1, 1)
   assert merge.rank(1, 1) == 10**15 + 1 + level_first
   assert merge.rank(1, 10) is None
+
+
+def test_numbers_of_a_long_chain_of_merges_have_few_digits_more_each():
+  digits, ahead, parts = [], [0] * 3, 1
+  rows = [0] * 3
+  sources = [
+    least_consumed.Source(unit_lists.ConstantUnits(3 + i), i, None)
+    for i in range(3)
+  ]
+  for i in range(400):
+    weights = [F(100 + 7 * (i * k) % 83, 100) for k in (1, 2, 5)]
+    merge = least_consumed.Merge(sources, weights, rows, ahead, parts)
+    rows = merge.rows_after(40)
+    by_source, parts = merge.ahead_at(dict(enumerate(rows)))
+    ahead = list(by_source.values())
+    digits.append(parts.bit_length())
+  assert digits[399] < 2.2 * digits[199]
+  assert digits[399] < 400 * 9
 
 
 # What sequences promise.

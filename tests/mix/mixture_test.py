@@ -103,8 +103,8 @@ class Greedy:
   """
 
   def __init__(self, pipe, data):
-    self.parts = pipe.mix.ordered()
-    self.mix = pipe.mix.options
+    self.parts = pipe.run_plan.mix.ordered()
+    self.mix = pipe.run_plan.mix.options
     self.size = data["global_batch_size"]
     weights = dict.fromkeys(data["sources"])
     self.stages = [
@@ -204,7 +204,7 @@ def rows_of_step(pipe, step):
 
 def own_rows(pipe, name, rows):
   """Returns the same of rows of one source, in its own order."""
-  part = pipe.mix.ordered()[name]
+  part = pipe.run_plan.mix.ordered()[name]
   fields = part.rows.read(part.plan(np.asarray(rows, np.int64)))
   return [(name, row_bytes(fields, i)) for i in range(len(rows))]
 
@@ -215,10 +215,10 @@ def check_equals_greedy(data, most=160):
   taken = Greedy(pipe, data).run(most)
   size = data["global_batch_size"]
   if len(taken) < most:
-    assert pipe.mix.end == len(taken)
-    assert len(pipe.mix) == len(taken)
+    assert pipe.run_plan.mix.end == len(taken)
+    assert len(pipe.run_plan.mix) == len(taken)
   else:
-    end = pipe.mix.end
+    end = pipe.run_plan.mix.end
     assert end is None or end >= most
   expected = {}
   for name in pipe.source_names:
@@ -235,7 +235,7 @@ def check_equals_greedy(data, most=160):
     assert sorted(found) == sorted(wanted)
     given = collections.Counter(name for name, _ in taken[: step * size])
     assert {n: given[n] for n in pipe.source_names} == {
-      name: own.rows for name, own in pipe.mix.consumed(step).items()
+      name: own.rows for name, own in pipe.run_plan.mix.consumed(step).items()
     }
   return taken
 
@@ -334,7 +334,7 @@ def test_offsets_at_any_row_start_a_run_that_goes_on_as_a_greedy_loop(case):
 
 def resumed_at(data, pipe, step):
   """Returns a new run that starts from what a run says at a step."""
-  mix = {**data["mix"], "resume_state": pipe.resume_state(step)}
+  mix = {**data["mix"], "resume_state": pipe.accounts.resume_state(step)}
   return pipeline.build({**data, "mix": mix})
 
 
@@ -364,7 +364,9 @@ def test_a_run_goes_on_from_its_offsets_after_a_source_has_ended(
   pipe = pipeline.build(data)
   assert len(pipe.sources["a"]) == 2
   ended = next(
-    n for n in range(pipe.num_steps) if pipe.mix.rows_before(n)["a"] == 2
+    n
+    for n in range(pipe.num_steps)
+    if pipe.run_plan.mix.rows_before(n)["a"] == 2
   )
   assert ended < 12
   for step in (*range(ended - 1, ended + 9), pipe.num_steps - 1):
@@ -458,7 +460,7 @@ def test_seed_001_least_consumed_ordering(paths):
     ((name, _),) = rows_of_step(pipe, step)
     assert counts[name] == min(counts.values())
     counts[name] += int(pipe.plan(step).length.sum())
-    consumed = pipe.mix.consumed(step + 1)
+    consumed = pipe.run_plan.mix.consumed(step + 1)
     assert {n: own.units for n, own in consumed.items()} == counts
 
 
@@ -486,7 +488,7 @@ def test_seed_004_80k_and_1m_rows_at_90_10_give_88_9k(make_store):
   # The 80,000th row of a stands after 79,999 / 9 rows of b, rounded up.
   assert pipe.num_steps == 80_000 + 8_889
   assert abs(pipe.num_steps - 88_900) < 20
-  given = {n: own.rows for n, own in pipe.mix.consumed(88_889).items()}
+  given = {n: own.rows for n, own in pipe.run_plan.mix.consumed(88_889).items()}
   assert given == {"a": 80_000, "b": 8_889}
 
 
@@ -497,7 +499,7 @@ def test_the_spread_never_exceeds_the_longest_row_over_its_weight(paths, unit):
   pipe = pipeline.build(config(paths, mix=mix, global_batch_size=1))
   pipe.plan(400)  # What is kept of it makes single steps cheap.
   sums = [
-    {n: own.units for n, own in pipe.mix.consumed(step).items()}
+    {n: own.units for n, own in pipe.run_plan.mix.consumed(step).items()}
     for step in range(400)
   ]
   longest = {
@@ -577,7 +579,7 @@ def test_a_source_that_joins_starts_at_the_level_of_the_others(paths):
   stages = [(0, {"bins": 1, "stream": 1}), (50, {"bins": 1, "exact": 1})]
   names = ["bins", "stream", "exact"]
   pipe = pipeline.build(config(paths, names, mix={"stages": stages}))
-  now, then = (pipe.mix.consumed(step) for step in (50, 70))
+  now, then = (pipe.run_plan.mix.consumed(step) for step in (50, 70))
   given = {n: then[n].units - now[n].units for n in names}
   assert abs(given["bins"] - given["exact"]) <= 2 * SEQ_LEN
   assert given["stream"] == 0
@@ -674,16 +676,18 @@ def test_a_weight_that_is_hardly_served_is_said_with_the_rows_it_takes(paths):
   pipe = pipeline.build(data)
   # Row 0 of both comes first; then 999 rows of bins, its second a tie.
   stands = {"is row 1001", "is row 1002"}
-  (problem,) = pipe.mix.unserved(400)
+  (problem,) = pipe.run_plan.mix.unserved(400)
   assert problem.startswith("`config.data.mix`: the weight of 'stream'")
   # A thousandth of 800 rows.
   assert "amounts to 0.8 row in 400 steps of the stage from step 0" in problem
   assert "which have one of it: its next is row" in problem
   assert any(text in problem for text in stands)
   second = int(problem.split("is row ")[1].split(" ")[0])
-  assert pipe.mix.unserved(second // 2 - 1)
-  assert not pipe.mix.unserved(second // 2 + 1)
-  rows = [pipe.mix.rows_before(n)["stream"] for n in (second, second + 1)]
+  assert pipe.run_plan.mix.unserved(second // 2 - 1)
+  assert not pipe.run_plan.mix.unserved(second // 2 + 1)
+  rows = [
+    pipe.run_plan.mix.rows_before(n)["stream"] for n in (second, second + 1)
+  ]
   assert rows == [1, 2]
 
 
@@ -694,7 +698,7 @@ def test_a_run_that_hardly_serves_a_source_is_told(paths, caplog):
     "exhaustion": "first_exhausted",
   }
   pipe = pipeline.build(config(paths, ["bins", "stream"], mix=mix))
-  assert pipe.mix.rows_before(len(pipe.mix))["stream"] == 1
+  assert pipe.run_plan.mix.rows_before(len(pipe.run_plan.mix))["stream"] == 1
   assert "have one of it: its next never comes. Raise its weight" in caplog.text
   mix["weights"] = {"bins": 1, "stream": 1e-16}
   with pytest.raises(schema.ConfigError, match=r"got 1 of 'bins' and 1e-16"):
@@ -721,10 +725,12 @@ def test_fair_shares_of_a_row_or_less_are_no_error(make_store, caplog):
   }
   pipe = pipeline.build(data)
   # One long row for sixteen short ones is an even share.
-  given = [pipe.mix.rows_before(count)["long"] for count in (2, 17, 19, 36)]
+  given = [
+    pipe.run_plan.mix.rows_before(count)["long"] for count in (2, 17, 19, 36)
+  ]
   assert given == [1, 1, 2, 3]
   steps = range(2, pipe.num_steps)
-  assert not [s for s in steps if s > 17 and pipe.mix.unserved(s)]
+  assert not [s for s in steps if s > 17 and pipe.run_plan.mix.unserved(s)]
   # What is left of a run at any step, and a short last stage of it.
   weights = {"long": 1, "short": 1}
   for step in range(0, pipe.num_steps - 1, 7):
@@ -745,8 +751,8 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
   ]
   data = config(paths, ["bins", "stream"], mix={"stages": stages})
   pipe = pipeline.build(data)
-  assert not pipe.mix.unserved(20)
-  (problem,) = pipe.mix.unserved(300)
+  assert not pipe.run_plan.mix.unserved(20)
+  (problem,) = pipe.run_plan.mix.unserved(300)
   found = re.search(
     r"the weight of 'stream' amounts to \S+e-0\d row in 40 steps of the stage"
     r" from step 20 on, which have (none|one) of it: its next is row (\d+) of"
@@ -756,13 +762,15 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
   assert found, problem
   row, step = int(found[2]), int(found[3])
   assert step == row // 4 >= 60
-  given = pipe.mix.rows_before(20 * 4)["stream"] + (found[1] == "one")
-  assert [pipe.mix.rows_before(n)["stream"] for n in (row, row + 1)] == [
+  given = pipe.run_plan.mix.rows_before(20 * 4)["stream"] + (found[1] == "one")
+  assert [
+    pipe.run_plan.mix.rows_before(n)["stream"] for n in (row, row + 1)
+  ] == [
     given,
     given + 1,
   ]
   # The trainer's steps cut the last stage short.
-  (problem,) = pipe.mix.unserved(50)
+  (problem,) = pipe.run_plan.mix.unserved(50)
   assert "in 30 steps of the stage from step 20 on" in problem
 
 
@@ -796,9 +804,9 @@ def test_a_run_ends_where_its_stage_has_no_row_left(paths, caplog):
 
   pipe = run(2)
   bins, stream = (len(pipe.sources[name]) for name in ("bins", "stream"))
-  assert pipe.mix.end == 2 * 4 + stream
+  assert pipe.run_plan.mix.end == 2 * 4 + stream
   assert not [line for line in caplog.messages if "never comes" in line]
-  assert run(3).mix.end == bins < 3 * 4
+  assert run(3).run_plan.mix.end == bins < 3 * 4
   (line,) = [line for line in caplog.messages if "never comes" in line]
   assert f"the stage from step 3 on never comes: the run ends after {bins}" in (
     line
@@ -873,7 +881,7 @@ def test_sources_of_one_run_are_of_one_tokenizer(
 def test_the_summary_counts_the_rows_that_are_dropped(paths):
   data = config(paths, ["bins", "stream"], epochs=1, global_batch_size=7)
   pipe = pipeline.build(data)
-  lost = len(pipe.mix) - 7 * pipe.num_steps
+  lost = len(pipe.run_plan.mix) - 7 * pipe.num_steps
   assert lost
   said = f"\n  remainder drop: {lost} rows at the end fill no step\n"
   assert said in pipe.describe()
@@ -929,7 +937,7 @@ def test_building_does_not_sum_a_long_run_to_say_what_repeats(
 def counted(monkeypatch, pipe):
   """Returns the rows of each call of `plan` of a source, as they come."""
   calls = []
-  for own in pipe.mix.ordered().values():
+  for own in pipe.run_plan.mix.ordered().values():
     plan = own.plan
     monkeypatch.setattr(
       own, "plan", lambda rows, plan=plan: calls.append(len(rows)) or plan(rows)

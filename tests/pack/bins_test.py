@@ -20,16 +20,18 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import memo
 from chomp_data.kernels import compiled
-from chomp_data.pack import documents as documents_lib
+from chomp_data.pack import bins
+from chomp_data.pack import document_order
 from chomp_data.pack import epoch_starts
-from chomp_data.pack import packed_windows as packed_windows_lib
 from chomp_data.pack import packing
 from chomp_data.pack import window_packing
+from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
-from chomp_data.stores import background
-from chomp_data.stores import publish
+from chomp_data.storage import background
+from chomp_data.storage import publish
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
 
@@ -441,18 +443,19 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
 
 
 def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
-  monkeypatch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   source = reshuffled(make_store, packing_algorithm="exact")
   starts = source.epochs.first_row(np.arange(6))
   assert len(packings(source, "exact_rows")) == 4
   passed = []
-  window_tokens = documents_lib.Documents.window_tokens
+  documents = document_order.DocumentOrder.documents
 
-  def told(self, order):
-    passed.append(order)
-    return window_tokens(self, order)
+  def recorded(self, positions, epoch):
+    if len(positions) == self.num_documents:
+      passed.append(epoch)
+    return documents(self, positions, epoch)
 
-  monkeypatch.setattr(documents_lib.Documents, "window_tokens", told)
+  monkeypatch.setattr(document_order.DocumentOrder, "documents", recorded)
   again = make(
     source.store,
     12,
@@ -467,7 +470,7 @@ def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
 
 
 def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
-  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 40)
+  monkeypatch.setattr(bins, "INDEXED_DOCUMENTS", 40)
   options = {"packing_algorithm": "exact"}
   in_turn = reshuffled(make_store, **options)
   in_turn.expected_passes = None
@@ -513,7 +516,7 @@ def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
 def test_exact_rows_are_not_indexed_where_that_would_take_python_long(
   make_store, monkeypatch
 ):
-  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 40)
+  monkeypatch.setattr(bins, "INDEXED_DOCUMENTS", 40)
   source = reshuffled(
     make_store, packing_algorithm="exact", reshuffle_documents=False
   )
@@ -665,7 +668,7 @@ def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
 def test_windows_that_do_not_fit_in_memory_are_packed_again(
   make_store, monkeypatch
 ):
-  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 20)
+  monkeypatch.setattr(window_packing, "CACHE", memo.Memo(2_500))
   source = make(
     make_store(packed.documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
   )
@@ -716,7 +719,7 @@ def test_rows_longer_than_what_is_packed_are_refused(make_store):
   store = make_store(packed.documents_of([3, 5]))
   assert len(make(store, 8)) == 1
   with pytest.raises(
-    schema.ConfigError, match=r"seq_len` must be at most.*got 9 with 8\."
+    schema.ConfigError, match=r"seq_len` must be at most.*got 9 with 8 tokens\."
   ):
     make(store, 9)
 
@@ -724,7 +727,7 @@ def test_rows_longer_than_what_is_packed_are_refused(make_store):
 def test_a_policy_that_drops_everything_is_refused(make_store):
   store = make_store(packed.documents_of([5, 7]))
   with pytest.raises(
-    schema.ConfigError, match=r"got 4 with 0 \(12 more in long documents\)"
+    schema.ConfigError, match=r"4 with 0 tokens \(12 more in long documents\)"
   ):
     make(store, 4, long_documents="drop")
 

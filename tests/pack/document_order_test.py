@@ -31,8 +31,12 @@ def make(num_documents, blocks_per_window, block_docs, kind, key=5):
   )
 
 
+def of_windows(order, windows, epoch):
+  return order.documents(order.positions(np.asarray(windows)), epoch)
+
+
 def whole(order, epoch):
-  return order.documents(np.arange(order.num_windows), epoch)
+  return of_windows(order, np.arange(order.num_windows), epoch)
 
 
 def small_orders(kinds=KINDS):
@@ -71,12 +75,12 @@ def test_windows_are_the_same_alone_and_together(kind):
     whole(order, 3), np.cumsum(order.window_sizes(np.arange(6)))[:-1]
   )
   for window in range(order.num_windows):
-    alone = make(53, 2, 5, kind).documents(np.asarray([window]), 3)
+    alone = of_windows(make(53, 2, 5, kind), [window], 3)
     assert alone.tolist() == parts[window].tolist()
   some = np.asarray([1, 3, 5])
   together = np.concatenate([parts[w] for w in some])
-  assert order.documents(some, 3).tolist() == together.tolist()
-  assert order.documents(some[:0], 3).tolist() == []
+  assert of_windows(order, some, 3).tolist() == together.tolist()
+  assert of_windows(order, some[:0], 3).tolist() == []
 
 
 def test_a_window_of_blocks_holds_whole_blocks_and_the_tail_stays_last():
@@ -85,7 +89,7 @@ def test_a_window_of_blocks_holds_whole_blocks_and_the_tail_stays_last():
     for epoch in EPOCHS:
       seen = []
       for window in range(order.num_windows):
-        documents = order.documents(np.asarray([window]), epoch)
+        documents = of_windows(order, [window], epoch)
         numbers, counts = np.unique(documents // block, return_counts=True)
         assert (counts == np.minimum(block, size - numbers * block)).all()
         seen += numbers.tolist()
@@ -103,7 +107,7 @@ def test_sums_over_windows_follow_from_sums_over_blocks(kind):
     sums = np.add.reduceat(lengths, np.arange(0, len(lengths), block))
     for epoch in EPOCHS:
       expected = [
-        lengths[order.documents(np.asarray([w]), epoch)].sum()
+        lengths[of_windows(order, [w], epoch)].sum()
         for w in range(order.num_windows)
       ]
       assert order.window_sums(sums, epoch).tolist() == expected

@@ -33,13 +33,12 @@ def naive_first_fit(lengths, capacity, max_items=None, max_bins=None):
 
 
 def rows_as_lists(rows):
-  """Returns [[(slot, start, length, column), ...], ...]."""
+  """Returns [[(slot, start, length), ...], ...]."""
   pieces = list(
     zip(
       rows.slot.tolist(),
       rows.start.tolist(),
       rows.length.tolist(),
-      rows.column.tolist(),
       strict=True,
     )
   )
@@ -58,7 +57,9 @@ def tokens_of(pieces):
 
 def exact(kept, seq_len):
   pieces = packing.cut_pieces(np.asarray(kept), seq_len)
-  return pieces, packing.exact_rows(pieces, seq_len)
+  bins, num_rows = packing.exact_bins(pieces, seq_len)
+  filled = packing.filled(pieces, bins, num_rows, seq_len)
+  return pieces, packing.rows_of_bins(*filled, num_rows)
 
 
 # --- worked examples -------------------------------------------------------
@@ -79,10 +80,9 @@ def test_the_worked_example_of_cutting():
 def test_the_worked_example_of_exact_rows():
   _, rows = exact([3, 3, 3], 5)
   assert rows_as_lists(rows) == [
-    [(0, 0, 3, 0), (2, 0, 2, 3)],
-    [(1, 0, 3, 0), (2, 2, 1, 3)],
+    [(0, 0, 3), (2, 0, 2)],
+    [(1, 0, 3), (2, 2, 1)],
   ]
-  assert rows.num_cut == 1
 
 
 def test_a_bound_on_documents_opens_another_row():
@@ -112,16 +112,16 @@ def test_nothing_packs_into_no_row():
     assert packing.rows_of_bins(pieces, bins, 0).num_rows == 0
 
 
-def test_kept_lengths_by_policy():
+def test_packed_lengths_by_policy():
   lengths = np.asarray([0, 3, 4, 5, 9])
   for policy, expected in (
     ("cut", [0, 3, 4, 5, 9]),
     ("truncate", [0, 3, 4, 4, 4]),
     ("drop", [0, 3, 4, 0, 0]),
   ):
-    assert packing.kept_lengths(lengths, 4, policy).tolist() == expected
+    assert packing.packed_lengths(lengths, 4, policy).tolist() == expected
   with pytest.raises(ValueError, match=r"one of .*'truncate'.*got 'split'"):
-    packing.kept_lengths(lengths, 4, "split")
+    packing.packed_lengths(lengths, 4, "split")
 
 
 # --- exhaustive ------------------------------------------------------------
@@ -205,10 +205,7 @@ def test_exact_rows_are_as_few_as_tokens_allow_and_lose_none(kept, seq_len):
   assert tokens_of(rows) == tokens_of(pieces)
   for row in rows_as_lists(rows):
     assert row
-    # Pieces stand side by side from column 0.
-    ends = list(itertools.accumulate(length for _, _, length, _ in row))
-    assert [column for *_, column in row] == [0, *ends[:-1]]
-    assert ends[-1] <= seq_len
+    assert sum(length for *_, length in row) <= seq_len
     # By document, and none has two parts in one row.
     slots = [slot for slot, *_ in row]
     assert slots == sorted(set(slots))
@@ -226,14 +223,13 @@ def test_exact_rows_cut_only_pieces_that_do_not_fit(kept, seq_len):
   placed = {
     (slot, start, length): number
     for number, row in enumerate(rows_as_lists(rows))
-    for slot, start, length, _ in row
+    for slot, start, length in row
   }
   for slot, start, length, bin_ in zip(
     pieces.slot, pieces.start, pieces.length, bins, strict=True
   ):
     whole_in = placed.get((slot, start, length))
     assert whole_in == (None if bin_ < 0 else bin_)
-  assert rows.num_cut == bins.count(-1)
 
 
 @hypothesis.given(window=windows(), max_items=st.none() | st.integers(1, 5))
@@ -245,7 +241,5 @@ def test_rows_of_bins_hold_the_pieces_of_their_bins(window, max_items):
   assert len(rows) == num
   for number, row in enumerate(rows):
     assert [slot for slot, *_ in row] == np.flatnonzero(bins == number).tolist()
-    column = 0
-    for slot, start, length, at in row:
-      assert (start, length, at) == (0, lengths[slot], column)
-      column += length
+    for slot, start, length in row:
+      assert (start, length) == (0, lengths[slot])

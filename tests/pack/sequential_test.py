@@ -13,7 +13,7 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.pack import documents as documents_lib
+from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
 from chomp_data.testing import packed
 
@@ -277,7 +277,7 @@ def test_no_row_is_a_plan_too(make_store):
 
 
 def test_sums_of_many_documents_are_made_once(make_store, monkeypatch):
-  monkeypatch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   store = make_store(packed.documents_of([3, 0, 7, 2] * 9))
   passes = []
   iter_lengths = stores.Store.iter_lengths
@@ -405,7 +405,7 @@ def test_a_large_store_s_rows_are_the_same_and_hold_nothing_of_a_document(
     )
     small = chomp_data.SequentialSource(store, options, seq_len=16)
     with monkeypatch.context() as patch:
-      patch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
+      patch.setattr(document_columns, "MIN_ON_DISK", 1)
       large = chomp_data.SequentialSource(store, options, seq_len=16)
       rows = np.random.default_rng(0).permutation(2 * len(small))
       want, got = small.plan(rows), large.plan(rows)

@@ -88,12 +88,12 @@ def test_documents_follow_each_other(paths):
   members = [stores.open_store(path) for path in paths]
   store = stores.as_one(members)
   expected = [
-    (member.document_id(i), member.read_document(i).tolist())
+    (member.document_ids([i])[0], member.read_document(i).tolist())
     for member in members
     for i in range(member.num_documents)
   ]
   found = [
-    (store.document_id(i), store.read_document(i).tolist())
+    (store.document_ids([i])[0], store.read_document(i).tolist())
     for i in range(store.num_documents)
   ]
   assert found == expected
@@ -114,7 +114,9 @@ def test_documents_follow_each_other(paths):
     for start, end in zip(starts, ends, strict=True)
     for token in tokens[start:end].tolist()
   ]
-  assert store.trained_before(np.asarray([0, 5, len(tokens)])).tolist() == [
+  assert store.labels.trained_before(
+    np.asarray([0, 5, len(tokens)])
+  ).tolist() == [
     0,
     5,
     len(tokens),
@@ -169,20 +171,22 @@ def test_labels_and_weights_are_those_of_each_store(tmp_path):
     made.append(stores.open_store(tmp_path / name))
   store = stores.as_one(made)
   expected = np.asarray(expected, np.float32)
-  assert store.has_labels
-  assert store.has_weights
-  np.testing.assert_array_equal(store.document_weights(np.arange(9)), weights)
+  assert store.labels.has_runs
+  assert store.labels.has_weights
+  np.testing.assert_array_equal(
+    store.labels.document_weights(np.arange(9)), weights
+  )
   positions = np.arange(121)
   np.testing.assert_array_equal(
-    store.trained_before(positions),
+    store.labels.trained_before(positions),
     np.concatenate([[0], np.cumsum(expected > 0)]),
   )
   starts, lengths = np.asarray([30, 5, 0]), np.asarray([60, 0, 120])
-  span, begin, stop, level = store.label_runs(starts, lengths)
+  span, begin, stop, level = store.labels.runs(starts, lengths)
   found = np.full((3, 120), np.nan, np.float32)
   for i, low, high, own in zip(span, begin, stop, level, strict=True):
     assert np.isnan(found[i, low:high]).all()
-    found[i, low:high] = store.levels[own]
+    found[i, low:high] = store.labels.levels[own]
   np.testing.assert_array_equal(found[0, :60], expected[30:90])
   np.testing.assert_array_equal(found[2], expected)
   assert np.isnan(found[1]).all()

@@ -11,9 +11,9 @@ from chomp_data.loading import batches
 from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
-from chomp_data.pack import documents
 from chomp_data.plans import token_sums
 from chomp_data.plans import totals
+from chomp_data.sources import document_columns
 from chomp_data.sources import row_units
 from chomp_data.testing import stores as testing_stores
 
@@ -191,7 +191,7 @@ def test_sums_are_the_same_kept_beside_the_store(path, monkeypatch):
     for shuffle in ("none", "block"):
       wanted = build(path, ROWS[rows], shuffle).accounts.at(77)
       with monkeypatch.context() as patch:
-        patch.setattr(documents, "_KEPT_ON_DISK", 0)
+        patch.setattr(document_columns, "MIN_ON_DISK", 0)
         for _ in range(2):  # Built, then opened.
           assert build(path, ROWS[rows], shuffle).accounts.at(77) == wanted
 
@@ -313,9 +313,13 @@ def test_a_step_beyond_the_run_is_refused(path, remainder):
   pipe = build(path, ROWS["ffd"], "none", epochs=1, remainder=remainder)
   steps = pipe.num_steps
   rows = len(pipe.sources["text"])
-  given = pipe.resume_state(steps)["datasets"][0]["row_offset"]
+  given = pipe.accounts.resume_state(steps)["datasets"][0]["row_offset"]
   assert given == (rows if remainder == "pad" else steps * BATCH)
   for step in (steps + 1, 10**9, -1):
-    for ask in (pipe.resume_state, pipe.accounts.at, pipe.accounts.rows):
+    for ask in (
+      pipe.accounts.resume_state,
+      pipe.accounts.at,
+      pipe.accounts.rows,
+    ):
       with pytest.raises(IndexError, match=rf"0 \.\. {steps}, got {step}\."):
         ask(step)

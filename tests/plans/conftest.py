@@ -8,9 +8,9 @@ import importlib.util
 import numpy as np
 import pytest
 
-from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 
 def changed(data, **fields):
@@ -101,7 +101,7 @@ def sample_stores(tmp_path_factory):
     path = tmp_path_factory.mktemp("arrays") / name
     own = list(arrays(seed, 90 if name == "photos" else 70))
     if name == "scans" and importlib.util.find_spec("pyarrow"):
-      saving.save_to_disk(path, own, samples_per_file=30)
+      save_to_disk.save_to_disk(path, own, samples_per_file=30)
     else:
       samples_array_record.write_samples(path, own, samples_per_file=30)
     out[name] = (str(path), own)

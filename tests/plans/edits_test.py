@@ -21,6 +21,7 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import visits
 from chomp_data.loading import batches
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import stores as testing_stores
@@ -204,7 +205,7 @@ def check(paths, rows, mixed, given, shuffle, remainder, stage):
       assert found == counts[name], (step, name)
     # What is taken is what is behind: skipped rows too.
     taken = counted(pipe, rows_of[: min(begins[data], end)])
-    for entry in pipe.resume_state(step)["datasets"]:
+    for entry in pipe.accounts.resume_state(step)["datasets"]:
       assert entry["row_offset"] == taken[entry["spec"]][0]
       assert entry["token_offset"] == taken[entry["spec"]][1]
     given_out += [rows_of[row] for row in wanted]
@@ -267,7 +268,7 @@ def test_a_skip_leaves_steps_out_and_moves_nothing(request, paths, kind):
     assert_equal(batches_of(it), [wanted[i] for i in kept])
   pipe = pipeline.build(skipped)
   assert pipe.num_steps == len(kept)
-  assert [pipe.steps.data_step(i) for i in range(len(kept))] == kept
+  assert [pipe.run_plan.steps.data_step(i) for i in range(len(kept))] == kept
   assert "skip: data steps 0 .. 1, 5 .. 8" in pipe.describe()
   if kind == "rows":
     return
@@ -289,7 +290,9 @@ def test_a_skip_leaves_steps_out_and_moves_nothing(request, paths, kind):
     }
     assert pipe.accounts.histogram(step) == histogram
     name, bucket = plain.bucket_of(own)
-    counts[name][bucket] += int((plain.planned(own).samples >= 0).sum())
+    counts[name][bucket] += int(
+      (plain.run_plan.planned(own).samples >= 0).sum()
+    )
     if kind == "text":
       tokens[name] += int(plain.plan(own).length.sum())
       trained[name] += int(plain.canonical(own)["loss_mask"].sum())
@@ -307,13 +310,15 @@ def test_a_skip_may_reach_over_the_end(request, paths, kind):
   pipe = pipeline.build({**data, "skip": skip})
   assert pipe.num_steps == end - 2
   for name in pipe.source_names:
-    counts = pipe.exposures(name, 0, end - 2)
-    assert np.array_equal(counts, plain.exposures(name, 0, end - 2))
+    counts = visits.exposures(pipe, name, 0, end - 2)
+    assert np.array_equal(counts, visits.exposures(plain, name, 0, end - 2))
   if kind == "rows":
     last = plain.accounts.at(end)["a"]
     assert last.epochs < 2, "rows are left that fill no step"
     assert pipe.accounts.at(end - 2)["a"].epochs == last.epochs
-    assert pipe.resume_state(end - 2) == plain.resume_state(end)
+    assert pipe.accounts.resume_state(end - 2) == plain.accounts.resume_state(
+      end
+    )
 
 
 def test_each_size_is_one_static_shape(paths):

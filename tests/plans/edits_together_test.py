@@ -302,18 +302,18 @@ def check(reference, pipe, data):
     assert pipe.num_steps == len(steps)
   handed = []
   for step, own in enumerate(steps):
-    assert pipe.steps.data_step(step) == own
-    assert pipe.steps.run_step(own) == step
+    assert pipe.run_plan.steps.data_step(step) == own
+    assert pipe.run_plan.steps.run_step(own) == step
     wanted = [row[0] for row in reference.rows(own)]
     found = units_of(pipe, step)
-    if pipe.mix is not None and pipe.kind == "rows":
+    if pipe.run_plan.mix is not None and pipe.run_options.kind == "rows":
       assert collections.Counter(map(tuple, found)) == collections.Counter(
         map(tuple, wanted)
       ), step
     else:
       assert found == wanted, step
     handed.append(found)
-  if pipe.kind == "rows":
+  if pipe.run_options.kind == "rows":
     check_begins(reference, pipe)
   told = {name: [0, 0, 0] for name in pipe.source_names}
   positions = filler = 0
@@ -329,7 +329,7 @@ def check(reference, pipe, data):
     assert found.padding == positions - found.tokens
     if step == len(steps):
       break
-    width = pipe.buckets[pipe.planned(step).bucket].shape[0]
+    width = pipe.buckets[pipe.run_plan.planned(step).bucket].shape[0]
     for units, trained, name, *_ in reference.rows(steps[step]):
       positions += width
       if name is None:
@@ -351,9 +351,9 @@ def check(reference, pipe, data):
     counts = np.zeros(answers.of(pipe.run_plan).num_documents(name), np.int64)
     for step, _, document, *_ in flat:
       counts[document] += low <= step < high
-    assert np.array_equal(pipe.exposures(name, low, high), counts)
+    assert np.array_equal(visits.exposures(pipe, name, low, high), counts)
     seen = {own[2] for own in flat if own[0] < high and own[-1]}
-    found = pipe.accounts.documents(name, high)
+    found = answers.of(pipe.run_plan).documents(name, high)
     assert set(np.flatnonzero(found).tolist()) == seen
     (own,) = (
       c for c in coverage.coverage(pipe, high - low, low) if c.source == name
@@ -449,7 +449,7 @@ def test_all_answers_are_those_of_a_count(paths, directory, kind, data):
   content = [
     [
       sorted(map(repr, own.rows(step)))
-      if pipe.mix is not None
+      if pipe.run_plan.mix is not None
       else own.rows(step)
       for step in own.steps
     ]

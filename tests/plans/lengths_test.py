@@ -141,7 +141,7 @@ def test_datasets_share_real_tokens_and_accounts_count_them(
     batch = pipe.batch(step)
     tokens[name] += int((batch["segment_ids"] > 0).sum())
     loss[name] += int(batch["loss_mask"].sum())
-    used = pipe.mix.consumed(step + 1)
+    used = pipe.run_plan.mix.consumed(step + 1)
     assert {n: own.units for n, own in used.items()} == tokens
   # Asked in another order, and far from where a run has read.
   again = pipeline.build(conftest.changed(text, **changes))
@@ -155,20 +155,20 @@ def test_a_dataset_that_has_ended_is_not_intended(text):
   of_step = [pipe.bucket_of(step)[0] for step in range(pipe.num_steps)]
   last = len(of_step) - of_step[::-1].index("code")
   assert 0 < last < pipe.num_steps
-  assert pipe.mix.intended(last - 1) == {"code": 0.75, "notes": 0.25}
-  assert pipe.mix.intended(last) == {"code": 0, "notes": 1}
+  assert pipe.run_plan.mix.intended(last - 1) == {"code": 0.75, "notes": 0.25}
+  assert pipe.run_plan.mix.intended(last) == {"code": 0, "notes": 1}
   for step in (-1, pipe.num_steps):
     with pytest.raises(IndexError, match=f"got {step}"):
-      pipe.mix.intended(step)
+      pipe.run_plan.mix.intended(step)
   # The same where the other one goes on for ever; one that is cut short by the
   # end of the run has not ended.
   endless = conftest.changed(text, epochs=None, sources__code__max_epochs=1)
   pipe = pipeline.build(endless)
-  assert pipe.mix.intended(0)["code"] > 0
-  assert pipe.mix.intended(500) == {"code": 0, "notes": 1}
+  assert pipe.run_plan.mix.intended(0)["code"] > 0
+  assert pipe.run_plan.mix.intended(500) == {"code": 0, "notes": 1}
   first = conftest.changed(text, mix__exhaustion="first_exhausted", **changes)
   pipe = pipeline.build(first)
-  shares = pipe.mix.intended(pipe.num_steps - 1)
+  shares = pipe.run_plan.mix.intended(pipe.num_steps - 1)
   assert shares == {"code": 0.75, "notes": 0.25}
 
 
@@ -209,7 +209,9 @@ def test_a_state_holds_the_histogram_and_a_wrong_one_is_refused(text):
     pipe = pipeline.build(text)
     for step in range(9):
       name, bucket = pipe.bucket_of(step)
-      counted[name][bucket] += int((pipe.planned(step).samples >= 0).sum())
+      counted[name][bucket] += int(
+        (pipe.run_plan.planned(step).samples >= 0).sum()
+      )
     assert record["histogram"] == counted
     spans = pipe.plan(0, 9)
     for number, name in enumerate(pipe.source_names):
@@ -276,12 +278,12 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(text):
   del alone["sources"]["notes"], alone["mix"]
   alone = pipeline.build(alone)
   own = [
-    both.planned(step).samples.tolist()
+    both.run_plan.planned(step).samples.tolist()
     for step in range(both.num_steps)
     if both.bucket_of(step)[0] == "code"
   ]
   assert own == [
-    alone.planned(s).samples.tolist() for s in range(alone.num_steps)
+    alone.run_plan.planned(s).samples.tolist() for s in range(alone.num_steps)
   ]
 
 
@@ -342,7 +344,7 @@ def test_stores_do_not_join_a_run_with_buckets(text, text_stores):
 
 def test_buckets_have_no_resume_state(text):
   with pytest.raises(TypeError, match="offsets cannot say which samples"):
-    pipeline.build(text).resume_state(3)
+    pipeline.build(text).accounts.resume_state(3)
   entry = {"spec": "notes", "row_offset": 3}
   text["mix"]["resume_state"] = {"datasets": [entry]}
   with pytest.raises(schema.ConfigError, match="resume_state` is not a known"):
@@ -379,9 +381,10 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
   text, monkeypatch, tmp_path
 ):
   from chomp_data.bucket import piece_index
+  from chomp_data.sources import document_columns
 
   wanted = pipeline.build(text)
-  monkeypatch.setattr(piece_index, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   monkeypatch.setattr(piece_index, "_PASS_DOCUMENTS", 7)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   for _ in range(2):

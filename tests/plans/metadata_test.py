@@ -51,7 +51,7 @@ def test_metadata_out_of_range_names_its_sample(
     step
     for step in range(pipe.num_steps)
     if pipe.bucket_of(step)[1] == f"{height}x{own[9][1]['width']}"
-    and number in pipe.planned(step).samples
+    and number in pipe.run_plan.planned(step).samples
   )
   for step in range(wrong):
     assert 9 not in pipe.batch(step)["sample_id"]

@@ -278,7 +278,9 @@ def test_accounts_and_traces_know_what_remains(corpora, tmp_path):
     assert account.epochs == 2
     spans = other.plan(0, steps)
     counts = np.bincount(spans.document, minlength=len(documents["a"]))
-    np.testing.assert_array_equal(other.exposures("a", 0, steps), counts)
+    np.testing.assert_array_equal(
+      visits.exposures(other, "a", 0, steps), counts
+    )
     for document in (1, 4, 15):
       own = spans.document == document
       found = visits.visits(other, "a", document, 0, 100)

@@ -67,7 +67,7 @@ def test_dropped_remainders_repeat_none(pictures, sample_stores):
   counts = seen(pipe, sample_stores)
   assert max(counts.values()) <= 2
   assert not any(
-    (pipe.planned(s).samples < 0).any() for s in range(pipe.num_steps)
+    (pipe.run_plan.planned(s).samples < 0).any() for s in range(pipe.num_steps)
   )
 
 
@@ -88,7 +88,9 @@ def test_the_ratio_stays_within_one_global_batch_in_any_unit(pictures, unit):
   most = max(size(*own) * 8 for own in SIZES.values())
   for step in range(300):
     name, bucket = pipe.bucket_of(step)
-    taken[name] += size(*SIZES[bucket]) * len(pipe.planned(step).samples)
+    taken[name] += size(*SIZES[bucket]) * len(
+      pipe.run_plan.planned(step).samples
+    )
     total = sum(taken.values())
     for own, weight in weights.items():
       assert abs(taken[own] - weight * total) <= most
@@ -150,8 +152,8 @@ def test_another_height_or_width_is_named_when_a_state_is_restored(
     state = it.get_state()
   rows = {"height_field": "rows", "width_field": "cols"}
   other = conftest.changed(data, sources__scans__rows=rows)
-  assert pipeline.build(other).planned(0).samples.tolist() == (
-    pipeline.build(data).planned(0).samples.tolist()
+  assert pipeline.build(other).run_plan.planned(0).samples.tolist() == (
+    pipeline.build(data).run_plan.planned(0).samples.tolist()
   )
   with pytest.raises(state_lib.StateError) as error:
     chomp_data.make_iterator(other).set_state(state)
@@ -229,7 +231,7 @@ def test_an_array_of_another_shape_than_its_size_is_told(pictures, tmp_path):
     step
     for step in range(pipe.num_steps)
     if pipe.bucket_of(step) == ("scans", "8x8")
-    and 3 in pipe.planned(step).samples
+    and 3 in pipe.run_plan.planned(step).samples
   )
   with pytest.raises(stores.StoreError) as error:
     pipe.batch(wrong)

@@ -261,8 +261,10 @@ def assert_marked(pipe, plain, files, steps):
     assert found == lost
     for name, account in pipe.accounts.at(step).items():
       assert [account.tokens, account.loss_tokens] == counts[name], step
-    if pipe.kind == "rows":
-      assert pipe.resume_state(step) == plain.resume_state(step)
+    if pipe.run_options.kind == "rows":
+      assert pipe.accounts.resume_state(step) == plain.accounts.resume_state(
+        step
+      )
     for row, source in enumerate(batch["source_id"].tolist()):
       if source >= 0:
         total = counts[pipe.source_names[source]]
@@ -625,7 +627,7 @@ def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
   for first, last in ((0, 3), (0, steps), (6, steps - 1)):
     spans = pipe.plan(first, last - first).live()
     counts = np.bincount(spans.document, minlength=40)
-    assert np.array_equal(pipe.exposures("b", first, last), counts)
+    assert np.array_equal(visits.exposures(pipe, "b", first, last), counts)
   endless = pipeline.build({**data, "epochs": None})
   assert len(visits.visits(endless, "b", 3, count=10**6)) < 10
   records = list(tracing.step_records(pipe, 2, steps))

@@ -22,7 +22,8 @@ from chomp_data.prepare import engines
 from chomp_data.prepare import part_files
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
-from chomp_data.stores import places
+from chomp_data.storage import opening
+from chomp_data.stores import base as store_base
 from tests.prepare import beam_test
 from tests.remote import conftest
 
@@ -54,7 +55,6 @@ def staging(tmp_path, monkeypatch):
 )
 def engine(request, monkeypatch):
   monkeypatch.setitem(engines.ENGINES, "far", lambda *unused: Far())
-  monkeypatch.setattr(engines, "FAR", {"far", "beam"})
   return request.param
 
 
@@ -62,7 +62,7 @@ def corpus(url, tmp_path):
   """Lines in a bucket and on a disk; and a tokenizer on a disk."""
   lines = [{"text": f"text {i % 300} " * (i % 40)} for i in range(900)]
   data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-  places.at(url).write("x.jsonl", data)
+  opening.open_storage(url).put("x.jsonl", data)
   (tmp_path / "local").mkdir(exist_ok=True)
   (tmp_path / "local" / "x.jsonl").write_bytes(data)
   return f"{url}/*.jsonl", tmp_path / "local" / "x.jsonl"
@@ -74,8 +74,8 @@ def make(pattern, output, **changes):
 
 
 def contents(path):
-  place = places.at(str(path))
-  found = {name: place.read(name) for name in place.names()}
+  place = opening.open_storage(str(path))
+  found = {name: place.get(name) for name in place.names()}
   manifest = json.loads(found["manifest.json"])
   del manifest["prepared"]["inputs"], manifest["digest"]
   return {**found, "manifest.json": manifest}
@@ -105,7 +105,7 @@ def test_without_a_shared_disk_the_store_is_the_same(
   assert contents(url) == contents(tmp_path / "pool")
   stores.verify_store(url)
   # Nothing is left behind.
-  names = places.at(gs_bucket.root).names()
+  names = opening.open_storage(gs_bucket.root).names()
   assert {name.partition("/")[0] for name in names} == {"in", "out"}
   assert not list(staging.rglob("*"))
   assert not make(there, url, engine=engine, **changes)[1]
@@ -114,11 +114,15 @@ def test_without_a_shared_disk_the_store_is_the_same(
 def test_an_error_in_a_worker_names_the_line(gs_bucket, tmp_path, engine):
   url = f"{gs_bucket.root}/in"
   there, here = corpus(url, tmp_path)
-  places.at(url).write("x.jsonl", here.read_bytes() + b'{"txt": "none"}\n')
+  opening.open_storage(url).put(
+    "x.jsonl", here.read_bytes() + b'{"txt": "none"}\n'
+  )
   with pytest.raises(errors.PrepareError, match=f"{url}/x.jsonl:901 must have"):
     make(there, f"{gs_bucket.root}/out", engine=engine)
   # It goes on where it was, on whatever machine.
-  before = set(places.at(f"{gs_bucket.root}/out.partial/parts").names())
+  before = set(
+    opening.open_storage(f"{gs_bucket.root}/out.partial/parts").names()
+  )
   assert before
   store, _ = make(
     there, f"{gs_bucket.root}/out", engine=engine, on_error="skip"
@@ -134,8 +138,8 @@ def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
     here, tmp_path / "bpe", train=run.own_tokenizer.TrainOptions("bpe", 300)
   )
   file = tmp_path / "tokenizer.json"
-  file.write_bytes(trained.tokenizer_file())
-  places.at(f"{gs_bucket.root}/in").write("bpe", file.read_bytes())
+  file.write_bytes(store_base.tokenizer_file(trained))
+  opening.open_storage(f"{gs_bucket.root}/in").put("bpe", file.read_bytes())
   for source in (str(file), f"{gs_bucket.root}/in/bpe"):
     store, _ = make(
       there,
@@ -152,7 +156,6 @@ def test_another_store_is_replaced_on_request_only(
   gs_bucket, tmp_path, monkeypatch
 ):
   monkeypatch.setitem(engines.ENGINES, "far", lambda *unused: Far())
-  monkeypatch.setattr(engines, "FAR", {"far"})
   there, _ = corpus(f"{gs_bucket.root}/in", tmp_path)
   url = f"{gs_bucket.root}/out"
   first, _ = make(there, url)
@@ -168,7 +171,6 @@ import sys
 from chomp_data.prepare import engines, run
 from tests.prepare import beam_bucket_test
 engines.ENGINES["far"] = lambda *unused: beam_bucket_test.Far()
-engines.FAR = {"far"}
 print("begin", flush=True)
 run.prepare(run.Options(
   (sys.argv[1],), sys.argv[2], engine=sys.argv[3], shard_bytes=2**14,
@@ -191,7 +193,7 @@ def killed(bucket, tmp_path, engine, overwrite, kills):
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"begin\n"
     bucket.clear()
-    changes = 1 + (1 if engine == "pool" else 5) * kill
+    changes = 1 + 5 * kill
     while process.poll() is None:
       sent = [own for own in bucket.requests if own.method != "GET"]
       if len(sent) >= changes:
@@ -200,13 +202,13 @@ def killed(bucket, tmp_path, engine, overwrite, kills):
       time.sleep(0.002)
     process.communicate()
     done += process.returncode == -signal.SIGKILL
-    if "manifest.json" in places.at(url).names():
+    if "manifest.json" in opening.open_storage(url).names():
       stores.verify_store(url)
     if not process.returncode:
       break
   subprocess.run(command, env=env, check=True)
   assert contents(url) == contents(tmp_path / "clean")
-  names = places.at(bucket.root).names()
+  names = opening.open_storage(bucket.root).names()
   assert not [name for name in names if ".partial" in name]
   assert done > 3
   return done

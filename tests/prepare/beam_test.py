@@ -17,14 +17,14 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import beam_engine
+from chomp_data.prepare import input_plan
 from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
-from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import run
+from chomp_data.prepare import scratch
 from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
-from chomp_data.prepare import work_files
 from chomp_data.prepare.reading import base
 from chomp_data.stores import json_values
 from chomp_data.stores.zarr import array_layout
@@ -156,12 +156,12 @@ class Canary:
 
 def test_a_pickle_in_the_work_folder_is_never_run(tmp_path):
   canary, root = tmp_path / "canary", str(tmp_path / "work")
-  work_files.write(root, "00000.tasks", pickle.dumps([Canary(canary)]))
-  beam_engine.call(0, readers.count, root)
+  scratch.storage_at(root).put("00000.tasks", pickle.dumps([Canary(canary)]))
+  beam_engine.call(0, input_plan.count_records, root)
   assert not canary.exists()
   with pytest.raises(errors.PrepareError, match=r"00000\.tasks must be as"):
     raise beam_engine._read_error(root)
-  work_files.write(root, "failed", pickle.dumps(Canary(canary)))
+  scratch.storage_at(root).put("failed", pickle.dumps(Canary(canary)))
   with pytest.raises(errors.PrepareError, match="failed must be as"):
     raise beam_engine._read_error(root)
   assert not canary.exists()
@@ -209,7 +209,17 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
 @pytest.mark.parametrize(
   ("function", "task", "result"),
   [
-    (readers.count, PIECE, 5),
+    (input_plan.count_records, input_plan.CountTask(PIECE, "/d/plan"), 5),
+    (
+      input_plan.look,
+      input_plan.LookTask(
+        (FILE, FILE), 2**20, records.ReadOptions(raw=False), "/d/plan"
+      ),
+      [
+        input_plan.PlannedFile(FILE, ((0, 70, 1, 70), (70, 90, None, 20))),
+        input_plan.PlannedFile(FILE, problem=("/d/a", "must", "Do.", "bad")),
+      ],
+    ),
     (
       parts.part_of,
       parts.PartTask(
@@ -218,9 +228,6 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
           tokenizers.TokenizerSpec("/t", special_tokens=("a=1", "b")),
           "0f",
           records.ReadOptions(
-            "text",
-            "id",
-            "strict",
             raw=False,
             meta_key="m",
             chat=run.chats.ChatOptions("{{ x }}", tokens=(("bos_token", "s"),)),

@@ -54,27 +54,27 @@ def trained_text(store, document):
   begin, length = store.bounds(np.asarray([document]))
   tokens = store.read_document(document)
   trained = np.zeros(len(tokens), bool)
-  _, low, high, level = store.label_runs(begin, length)
+  _, low, high, level = store.labels.runs(begin, length)
   for first, last, own in zip(low, high, level, strict=True):
-    trained[first:last] = store.levels[own] > 0
+    trained[first:last] = store.labels.levels[own] > 0
   return tokens[trained].astype(np.uint8).tobytes().decode()
 
 
 def test_bytes_trained_on_are_those_of_the_assistant(lines, prepare):
   store, _ = prepare(lines, messages_key="messages", shard_bytes=500)
-  assert store.has_labels
+  assert store.labels.has_runs
   for i in range(store.num_documents):
     # A blank line ends each answer but the last.
     assert trained_text(store, i) == "\n\n".join(said(chat(i)))
-    assert store.document_id(i) == f"chat {i}"
+    assert store.document_ids([i])[0] == f"chat {i}"
   total = sum(len("\n\n".join(said(chat(i))).encode()) for i in range(40))
-  assert store.trained_before(np.asarray([store.num_tokens])) == [total]
+  assert store.labels.trained_before(np.asarray([store.num_tokens])) == [total]
 
 
 def test_stores_of_text_say_nothing_of_labels(corpus, prepare):
   store, _ = prepare(corpus)
-  assert not store.has_labels
-  assert not store.has_weights
+  assert not store.labels.has_runs
+  assert not store.labels.has_weights
 
 
 @pytest.mark.parametrize("changes", [{"workers": 2}, {"shard_bytes": 200}])
@@ -99,13 +99,13 @@ def test_weights_of_documents_and_of_messages_are_kept(tmp_path, prepare):
   store, _ = prepare(
     path, messages_key="messages", weight_key="score", shard_bytes=100
   )
-  assert store.levels.tolist() == [0.0, 1.0, 0.5, 2.25]
-  assert store.document_weights(np.arange(6)).tolist() == [
+  assert store.labels.levels.tolist() == [0.0, 1.0, 0.5, 2.25]
+  assert store.labels.document_weights(np.arange(6)).tolist() == [
     record["score"] for record in records
   ]
   assert trained_text(store, 4) == "".join(said(records[4])[1:])
   begin, length = store.bounds(np.asarray([1]))
-  assert set(store.label_runs(begin, length)[3].tolist()) == {0, 1, 2}
+  assert set(store.labels.runs(begin, length)[3].tolist()) == {0, 1, 2}
 
 
 def test_prompts_are_not_trained_on(tmp_path, prepare):
@@ -136,7 +136,7 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
   text = tokenizers.load_tokenizer(store).decode(tokens)
   assert text.startswith("<|bos|>user:ask 1 ")
   begin, length = store.bounds(np.asarray([1]))
-  _, low, high, level = store.label_runs(begin, length)
+  _, low, high, level = store.labels.runs(begin, length)
   spoken = [
     tokenizers.load_tokenizer(store).decode(tokens[a:b])
     for a, b, own in zip(low, high, level, strict=True)
@@ -275,7 +275,7 @@ def test_chats_that_rows_must_end_need_add_eos(lines, prepare, tmp_path):
   run_of(store, add_eos=True)
   both = stores.as_one([store, store])
   for chosen in (store, both):
-    assert chosen.chats["needs_eos"] == 40 * (1 + (chosen is both))
+    assert chosen.opened.chats["needs_eos"] == 40 * (1 + (chosen is both))
   for rows in ({}, {"kind": "sequential"}):
     with pytest.raises(
       errors.ConfigError, match=r"rows\.add_eos` must be True"
@@ -314,8 +314,8 @@ def test_a_chat_never_ends_with_two_eos(lines, prepare):
     chat=chats.ChatOptions(template),
     train=own_tokenizer.TrainOptions("bpe", 300),
   )
-  assert store.chats["has_eos"] == 40
-  assert store.chats["needs_eos"] == 0
+  assert store.opened.chats["has_eos"] == 40
+  assert store.opened.chats["needs_eos"] == 0
   with pytest.raises(
     errors.ConfigError, match=r"add_eos` must be False.*EOS at the end of 40"
   ):
@@ -343,9 +343,7 @@ def test_stores_of_earlier_rules_stay_and_are_not_mixed(
 
 
 def read_options(version):
-  return records.ReadOptions(
-    "text", "id", "strict", False, chat=chats.ChatOptions(version=version)
-  )
+  return records.ReadOptions(raw=False, chat=chats.ChatOptions(version=version))
 
 
 def test_the_rules_are_part_of_chats_only(lines, corpus, prepare):
@@ -363,13 +361,13 @@ def test_each_answer_is_a_document_of_its_own(lines, prepare):
   number = 0
   for i in range(40):
     for turn, answer in enumerate(said(chat(i))):
-      assert store.document_id(number) == f"chat {i}#{2 * turn + 1}"
+      assert store.document_ids([number])[0] == f"chat {i}#{2 * turn + 1}"
       assert trained_text(store, number) == answer
       number += 1
   assert store.num_documents == number
   lines.write_text('{"messages": [{"role": "assistant", "content": "x"}]}')
   store, _ = prepare(lines, messages_key="messages", chat=each, output="two")
-  assert store.document_id(0) == "chats.jsonl:1#0"
+  assert store.document_ids([0])[0] == "chats.jsonl:1#0"
   assert store.manifest.prepared["without_id"] == 1
 
 

@@ -213,7 +213,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
 
 
 def options(**changes):
-  return records.ReadOptions("text", "id", "strict", False, **changes)
+  return records.ReadOptions(raw=False, **changes)
 
 
 def document(record, **changes):

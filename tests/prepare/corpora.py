@@ -17,6 +17,10 @@ from google.protobuf import descriptor_pool
 from google.protobuf import message_factory
 import zstandard
 
+from chomp_data.prepare import input_plan
+from chomp_data.prepare import inputs
+from chomp_data.prepare import records
+
 _STDLIB = pathlib.Path(sysconfig.get_path("stdlib"))
 DOCUMENTS = [
   (path.name, path.read_text(encoding="utf-8"))
@@ -171,3 +175,23 @@ def _example_class():
 
 
 Example = _example_class()
+
+
+def planned(path, part_bytes=2**40, options=None):
+  """The files at a path or URL as `prepare` looks at them, in this process."""
+  return input_plan.plan_files(
+    inputs.discover([str(path)], []),
+    part_bytes,
+    options or records.ReadOptions(raw=False),
+    "",
+    map,
+  )
+
+
+def pieces(path, part_bytes=2**40, options=None):
+  """The pieces that `prepare` reads of the files at a path or URL."""
+  files = planned(path, part_bytes, options)
+  for file in files:
+    if file.error is not None:
+      raise file.error
+  return input_plan.number([own for f in files for own in f.pieces], "", map)

@@ -154,18 +154,14 @@ def test_a_run_goes_on_with_the_hashes_that_it_has(
   assert len(hashes) > 3
   data = hashes[1].read_bytes()
   hashes[1].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-  read = []
-  complete = duplicates._complete
-
-  def record(directory, name):
-    found = complete(directory, name)
-    if found is None:
-      read.append(name)
-    return found
-
-  monkeypatch.setattr(duplicates, "_complete", record)
+  before = {file: file.stat().st_mtime_ns for file in hashes}
+  with monkeypatch.context() as patch:
+    patch.setattr(duplicates, "compare", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+      prepare(corpus, **options)
+  written = [file for file in hashes if file.stat().st_mtime_ns != before[file]]
+  assert written == [hashes[1]]
   prepare(corpus, **options)
-  assert read == [hashes[1].name]
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
 
 
@@ -182,8 +178,8 @@ def test_progress_is_told_by_bytes_of_every_stage(tmp_path, workers):
   )
   run.prepare(options, told.append)
   stages = list(dict.fromkeys(own.stage for own in told))
-  assert stages == ["count", "hash", "encode", "write"]
-  for stage in stages[:2]:
+  assert stages == ["plan", "count", "hash", "encode", "write"]
+  for stage in stages[:3]:
     done = [own.done_bytes for own in told if own.stage == stage]
     assert done == sorted(done)
     assert (
@@ -204,9 +200,11 @@ def test_the_summary_counts_duplicates(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "data", [b"", b"PK", pickle.dumps({"keys": 1}), b"\x93NUMPY"]
+  "data", [None, b"", pickle.dumps({"keys": 1}), b"00000000\nabcd"]
 )
-def test_a_file_of_duplicates_that_is_none_is_an_error(tmp_path, data):
-  (tmp_path / "drops-000.npz").write_bytes(data)
-  with pytest.raises(errors.PrepareError, match=r"drops-000\.npz must hold"):
+def test_notes_of_duplicates_that_are_damaged_are_an_error(tmp_path, data):
+  name = f"{duplicates.group_key([])}.drops"
+  if data is not None:
+    (tmp_path / name).write_bytes(data)
+  with pytest.raises(errors.PrepareError, match=rf"{name} must hold"):
     duplicates.dropped(str(tmp_path), [])

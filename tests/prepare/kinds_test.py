@@ -17,9 +17,8 @@ import pytest
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
-from chomp_data.prepare import recognition
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import tables
 from tests import in_process
 from tests import laws
@@ -28,7 +27,7 @@ from tests.prepare import corpora
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
+OPTIONS = records.ReadOptions(raw=False)
 KINDS = {
   "jsonl": corpora.json_lines,
   "jsonl.gz": lambda path: corpora.json_lines(path, name="x.jsonl.gz"),
@@ -43,22 +42,8 @@ KINDS = {
 ALONE = [kind for kind in KINDS if kind != "save_to_disk"]
 
 
-def recognised(path, options=OPTIONS):
-  known, refused = recognition.recognise(
-    inputs.discover([str(path)], []), options
-  )
-  if refused:
-    raise refused[0][1]
-  return known
-
-
 def pieces_of(path, part_bytes=2**40, options=OPTIONS):
-  pieces = [
-    piece
-    for file in recognised(path, options)
-    for piece in readers.split(file, part_bytes)
-  ]
-  return readers.number(pieces, lambda asked: map(readers.count, asked))
+  return corpora.pieces(path, part_bytes, options)
 
 
 def read(path, part_bytes=2**40, skipped=None, **changes):
@@ -157,7 +142,10 @@ def test_dots_lead_into_structs_unless_a_column_is_called_so(tmp_path):
   )
   assert read(path, text_key="a.b")[0][:2] == ("x.parquet:0", "literal")
   found = read(
-    path, text_key="doc.body", id_key="doc.at.url", skipped=skips.Skips()
+    path,
+    text_key="doc.body",
+    id_key="doc.at.url",
+    skipped=rejections.Rejections(),
   )
   assert [own[:2] for own in found] == [("u1", "one")]
   with pytest.raises(errors.BadInput, match=r"parquet:1 must have a string"):
@@ -185,7 +173,7 @@ def test_chats_of_a_table_are_those_of_lines(tmp_path, prepare):
     for name in ("x.jsonl", "x.parquet")
   ]
   assert made[0].hash == made[1].hash
-  assert made[0].has_labels
+  assert made[0].labels.has_runs
 
 
 def test_only_columns_that_are_needed_are_read(tmp_path, monkeypatch):
@@ -243,11 +231,11 @@ def test_text_that_is_no_utf8_is_named_by_its_row(tmp_path):
     read(path)
   found = read(path, encoding_errors="replace")
   assert [own.text for own in found] == ["fine", "ab\ufffdc", "fine"]
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   assert len(read(path, skipped=skipped)) == 2
   assert skipped.lines == 1
   # What is nested deeper is not replaced, and no other row suffers.
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   read(path, skipped=skipped, meta_key="deep.own", encoding_errors="replace")
   assert ["UTF-8" in problem for problem in skipped.first] == [
     False, True, False,
@@ -316,7 +304,7 @@ def test_damaged_bytes_are_told_or_read_as_others(
   tmp_path_factory, kind, at, byte
 ):
   path = KINDS[kind](tmp_path_factory.mktemp("k"), SMALL)
-  file = recognised(path)[0].path
+  file = corpora.planned(path)[0].file.path
   data = bytearray(pathlib.Path(file).read_bytes())
   data[int(at * len(data))] = byte
   pathlib.Path(file).write_bytes(bytes(data))
@@ -423,10 +411,10 @@ def test_a_directory_of_splits_names_them(tmp_path):
 def test_of_a_saved_directory_only_its_own_files_are_read(tmp_path):
   path = corpora.saved(tmp_path, shards=3)
   (path / "cache-0123.arrow").write_bytes(b"left by map")
-  assert len(recognised(path)) == 3
+  assert len(corpora.planned(path)) == 3
   (path / "data-00001-of-00003.arrow").unlink()
   with pytest.raises(errors.PrepareError, match="got no data-00001-of-00003"):
-    recognised(path)
+    corpora.planned(path)
 
 
 def test_a_summary_of_other_parquet_files_is_refused(tmp_path):
@@ -458,7 +446,7 @@ def test_records_of_another_kind_than_the_first_are_named(tmp_path):
     errors.BadInput, match=r"array_record:1 must be a tf\.train\.Example as"
   ):
     read(path)
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   assert [own.text for own in read(path, skipped=skipped)] == ["a"]
   assert skipped.lines == 2
 

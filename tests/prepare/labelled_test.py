@@ -38,9 +38,7 @@ def encode(tokenizer, *pieces, weights=None):
     for i, own in enumerate(pieces)
   ]
   key = None if weights is None else "weight"
-  read = records.ReadOptions(
-    "text", "id", "strict", False, messages_key="m", weight_key=key
-  )
+  read = records.ReadOptions(raw=False, messages_key="m", weight_key=key)
   return labelled.encode(tokenizer, documents, read)
 
 
@@ -96,7 +94,7 @@ def test_no_token_of_an_answer_is_lost(tokenizer, pieces):
 
 
 def test_a_token_over_an_edge_has_the_larger_weight():
-  covered = tokenizers.Covered(
+  covered = tokenizers.TokensWithOffsets(
     np.arange(5), np.asarray([0, 2, 5, 5, 6]), np.asarray([2, 5, 5, 6, 7])
   )
   pieces = [("abc", 0.0), ("", 9.0), ("de", 0.5), ("f", 2.0), ("g", 0.0)]
@@ -105,7 +103,7 @@ def test_a_token_over_an_edge_has_the_larger_weight():
 
 
 def test_a_space_that_a_token_leaves_out_is_its_own():
-  covered = tokenizers.Covered(
+  covered = tokenizers.TokensWithOffsets(
     np.arange(2), np.asarray([0, 3]), np.asarray([2, 3])
   )
   pieces = [("ab", 0.0), (" ", 2.0), ("d", 0.0)]
@@ -116,7 +114,7 @@ def test_weights_of_documents_are_told(byte):
   found = encode(byte, [("a", 1.0)], [("b", 0.0)], weights=[0.5, 2])
   assert found.weights.tolist() == [0.5, 2.0]
   assert found.weights.dtype == np.float32
-  read = records.ReadOptions("text", "id", "strict", True, weight_key="w")
+  read = records.ReadOptions(raw=True, weight_key="w")
   plain = labelled.encode(
     byte, [records.Document("0", b"ab", "", (), 0.25)], read
   )
@@ -142,8 +140,6 @@ def test_a_document_that_cannot_be_encoded_is_named(tmp_path, pieces):
     records.Document(f"a:{i}", text, "", ((text, 1.0),))
     for i, text in enumerate(texts)
   ]
-  read = records.ReadOptions(
-    "text", "id", "strict", False, messages_key="m" if pieces else None
-  )
+  read = records.ReadOptions(raw=False, messages_key="m" if pieces else None)
   with pytest.raises(errors.PrepareError, match=r"'a:1' .*2,000,000 char"):
     labelled.encode(tokenizer, documents, read)

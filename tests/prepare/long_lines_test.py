@@ -19,16 +19,14 @@ from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import byte_blocks
 from tests import laws
 from tests.prepare import corpora
 from tests.prepare import kinds_test
 
 MIB = 2**20
-OPTIONS = records.ReadOptions(
-  "text", "id", "strict", raw=False, max_document_bytes=MIB
-)
+OPTIONS = records.ReadOptions(raw=False, max_document_bytes=MIB)
 
 
 def line(size, letter="a"):
@@ -63,7 +61,7 @@ def test_a_line_that_is_too_long_is_named_or_skipped(tmp_path, name):
     errors.BadInput, match=rf"{name}:2 must be at most 1,048,576 bytes, got m"
   ):
     read(path)
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   peak, found = peak_bytes(lambda: read(path, skipped))
   assert found == [("short", 1), ("last", 1)]
   assert skipped.reasons == {"too long": 1}
@@ -89,7 +87,7 @@ def test_of_an_endless_line_no_more_than_the_limit_is_read(
     list(readers.documents(piece, OPTIONS))
   assert count[0] <= 3 * MIB
   # Where it is skipped, the pieces after its own look for its end.
-  assert not list(readers.documents(piece, OPTIONS, skips.Skips()))
+  assert not list(readers.documents(piece, OPTIONS, rejections.Rejections()))
   assert count[0] <= 6 * MIB
 
 
@@ -103,7 +101,7 @@ def test_the_longest_line_takes_a_known_multiple_of_memory(
   own = json.dumps({"text": text}, ensure_ascii=False).encode()
   (tmp_path / "x.jsonl").write_bytes(b"{}\n" + own + b"\n")
   options = dataclasses.replace(OPTIONS, max_document_bytes=4 * MIB)
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   peak, found = peak_bytes(
     lambda: read(tmp_path / "x.jsonl", skipped, options=options)
   )
@@ -172,7 +170,7 @@ def test_texts_of_other_kinds_are_refused_by_their_size_too(tmp_path, kind):
   with pytest.raises(errors.BadInput, match=match):
     read(path)
   if kind != "text":
-    assert [size for _, size in read(path, skips.Skips())] == [5, MIB]
+    assert [size for _, size in read(path, rejections.Rejections())] == [5, MIB]
 
 
 def test_text_is_measured_in_bytes(tmp_path):
@@ -202,7 +200,7 @@ def test_only_lines_that_are_too_long_are_left_out(
   before = byte_blocks.BLOCK
   byte_blocks.BLOCK = block
   try:
-    skipped = skips.Skips()
+    skipped = rejections.Rejections()
     assert not read(path, skipped, part_bytes, options)
   finally:
     byte_blocks.BLOCK = before

@@ -51,7 +51,7 @@ def test_each_document_keeps_its_value(lines, prepare, workers, shard_bytes):
     shard_bytes=shard_bytes,
   )
   assert kept(store) == ["law", "日本", "4", "0.5", "law"]
-  assert store.document_id(1) == "c"
+  assert store.document_ids([1])[0] == "c"
   assert store.manifest.prepared["meta_key"] == "topic"
   stores.verify_store(store.path)
 
@@ -106,7 +106,7 @@ def test_the_key_is_one_of_the_options_of_a_store(lines, prepare):
   path = lines(*LINES)
   plain, _ = prepare(path)
   assert "meta_key" not in plain.manifest.prepared
-  assert not plain.has_meta
+  assert plain.opened.meta is None
   with pytest.raises(
     stores.StoreError, match="meta_key: None there, 'topic' asked for"
   ):

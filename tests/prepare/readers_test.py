@@ -16,22 +16,22 @@ import pytest
 import zstandard
 
 from chomp_data import errors
+from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
-from chomp_data.prepare import skips
+from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
 from chomp_data.prepare.reading import json_lines
 from tests import laws
 
-OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
+OPTIONS = records.ReadOptions(raw=False)
 
 
 def whole(path):
   """A file as one piece."""
-  (file,) = inputs.discover([str(path)], [])
-  (piece,) = readers.split(file, 2**40)
+  (piece,) = split(path, 2**40)
   return piece
 
 
@@ -43,9 +43,10 @@ def read(path, **changes):
 def split(path, part_bytes):
   """The pieces of a file, as prepare reads them."""
   (file,) = inputs.discover([str(path)], [])
-  return readers.number(
-    readers.split(file, part_bytes), lambda asked: map(readers.count, asked)
-  )
+  with base.ends_of(file) as opened:
+    kind = readers.INPUT_KINDS[file.kind]
+    pieces = kind.split(file, opened, part_bytes, OPTIONS)
+  return input_plan.number(pieces, "", map)
 
 
 def write(path, data):
@@ -124,14 +125,14 @@ def test_pieces_hold_each_line_once_by_its_number(
   before = byte_blocks.BLOCK
   byte_blocks.BLOCK = block
   try:
-    expected, joined = skips.Skips(), skips.Skips()
+    expected, joined = rejections.Rejections(), rejections.Rejections()
     once = list(readers.documents(whole(path), OPTIONS, expected))
     pieces = split(path, part_bytes)
     assert sum(piece.size for piece in pieces) == path.stat().st_size
     found = []
     for piece in pieces:
       assert piece.size <= part_bytes
-      skipped = skips.Skips()
+      skipped = rejections.Rejections()
       found += readers.documents(piece, OPTIONS, skipped)
       joined.join(skipped)
   finally:
@@ -298,7 +299,7 @@ def test_skipped_lines_are_counted_and_the_rest_is_read(path):
   bad = [b"{", b"[]", b'{"tekst": ""}', b'{"text": 1}', b'{"text": "\xff"}']
   good = b'{"text": "fine"}'
   write(path, b"\n".join([good, *bad * 3, b"", good]))
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   found = [d.name for d in readers.documents(whole(path), OPTIONS, skipped)]
   assert found == [f"{path.name}:1", f"{path.name}:18"]
   assert (skipped.files, skipped.lines) == (0, 15)
@@ -326,7 +327,7 @@ def test_of_a_truncated_archive_the_lines_before_its_end_are_read(
   lines = b"".join(b'{"text": "%b"}\n' % text.encode() for text in texts)
   data = write(tmp_path / name, lines).read_bytes()
   (tmp_path / name).write_bytes(data[: int(share * len(data)) - 9])
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   documents = readers.documents(whole(tmp_path / name), OPTIONS, skipped)
   found = [document.text for document in documents]
   found = [own.decode() if isinstance(own, bytes) else own for own in found]
@@ -349,7 +350,7 @@ def test_a_damaged_archive_is_skipped_whole(tmp_path, name):
     data = bytearray(packer.compress(lines))
     data[-1] ^= 1
   (tmp_path / name).write_bytes(data)
-  skipped = skips.Skips()
+  skipped = rejections.Rejections()
   assert not list(readers.documents(whole(tmp_path / name), OPTIONS, skipped))
   assert (skipped.files, skipped.lines) == (1, 0)
   assert skipped.reasons == {"damaged": 1}

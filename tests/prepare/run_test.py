@@ -24,7 +24,7 @@ from chomp_data.prepare import progress
 from chomp_data.prepare import run
 from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
-from chomp_data.stores import publish
+from chomp_data.storage import publish
 
 STDLIB = sysconfig.get_path("stdlib")
 
@@ -42,7 +42,7 @@ def digest(path):
 def texts_of(store):
   tokenizer = tokenizers.load_tokenizer(store)
   return {
-    store.document_id(i): tokenizer.decode(store.read_document(i))
+    store.document_ids([i])[0]: tokenizer.decode(store.read_document(i))
     for i in range(store.num_documents)
   }
 
@@ -88,7 +88,7 @@ def test_real_text_round_trips(tmp_path, prepare):
   files = sorted(pathlib.Path(STDLIB).glob("[a-c]*.py"))
   assert store.num_documents == len(files) > 10
   for i, file in enumerate(files):
-    assert store.document_id(i) == file.name
+    assert store.document_ids([i])[0] == file.name
     got = store.read_document(i).astype("uint8").tobytes()
     assert got == file.read_bytes()
 
@@ -334,7 +334,7 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
 
   clean = prepare(corpus, output=str(tmp_path / "clean"))[0].hash
   directory = tmp_path / "out.partial" / "parts"
-  for kind in ("part", "json"):
+  for pattern in ("*.part/*", "*.json"):
     for change in (
       lambda d: bytes([d[0] ^ 1]) + d[1:],
       lambda d: d[:-2] + bytes([d[-2] ^ 1]) + d[-1:],
@@ -345,7 +345,7 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
         patch.setattr(run, "_assemble", stop)
         with pytest.raises(RuntimeError, match="stopped"):
           prepare(corpus)
-      files = sorted(directory.glob(f"*.{kind}"))
+      files = sorted(directory.glob(pattern))
       file = next(own for own in files if own.stat().st_size)
       file.write_bytes(change(file.read_bytes()))
       assert prepare(corpus)[0].hash == clean
@@ -359,7 +359,7 @@ def test_a_part_altered_while_parts_are_joined_is_noticed(
   write_shard = shards.write_shard
 
   def alter(task):
-    for file in (tmp_path / "out.partial" / "parts").glob("*.part"):
+    for file in (tmp_path / "out.partial" / "parts").glob("*.part/*"):
       file.write_bytes(b"?" + file.read_bytes()[1:])
     return write_shard(task)
 
@@ -475,13 +475,13 @@ print(*sys.modules)"""
     [sys.executable, "-c", code], capture_output=True, text=True, check=True
   )
   heavy = {"jax", "absl", "grain", "tensorstore", "rich", "pyarrow", "tqdm"}
-  heavy |= {"array_record", "jinja2", "tokenizers", "ml_collections"}
+  heavy |= {"array_record", "jinja2", "tokenizers", "ml_collections", "asyncio"}
   assert not heavy & set(ended.stdout.split())
 
 
 def _reach(task):
   for done in range(0, task + 1, 10):
-    progress.reach(done, done // 10)
+    progress.report(done, done // 10)
     time.sleep(0.2)
   return task
 

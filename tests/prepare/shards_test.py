@@ -81,7 +81,7 @@ def join(root, keys, rows, chunk, compression="none"):
     chunk=chunk,
     compression=compression,
     parts=str(root / "parts"),
-    staging=str(root / "store"),
+    store=str(root / "store"),
     shard_rows=str(root / "rows"),
   )
   finished = {}
@@ -189,7 +189,7 @@ def parts(tmp_path):
 
 def test_a_part_that_was_altered_is_named(parts):
   root, row = parts
-  file = root / "parts" / "a.part"
+  file = root / "parts" / "a.part" / "00000"
   data = bytearray(file.read_bytes())
   data[-1] ^= 1
   file.write_bytes(data)
@@ -206,7 +206,7 @@ def test_a_shard_file_that_another_task_put_there_is_written_again(parts):
   join(root, ["a"], [row], 4)
   tasks = shards.tasks(
     ["a"], [row], token_dtype="uint16", chunk=4, compression="none",
-    parts=str(root / "parts"), staging=str(root / "store"),
+    parts=str(root / "parts"), store=str(root / "store"),
     shard_rows=str(root / "rows"),
   )["tokens"][1]  # fmt: skip
   (task,) = tasks

@@ -218,7 +218,7 @@ def test_a_store_alone_decodes(tmp_path, corpus, prepare, kind):
     )
     assert again.info == loaded.info
   texts = {
-    store.document_id(i): loaded.decode(store.read_document(i))
+    store.document_ids([i])[0]: loaded.decode(store.read_document(i))
     for i in range(store.num_documents)
   }
   assert texts["deep/er/c.txt"] == "日本語 🎉"

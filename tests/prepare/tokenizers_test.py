@@ -137,7 +137,7 @@ def test_a_store_gives_its_tokenizer_back(tmp_path, corpus, prepare):
   assert loaded.info == store.tokenizer_info
   assert loaded.info.pad_id == 0
   texts = {
-    store.document_id(i): loaded.decode(store.read_document(i))
+    store.document_ids([i])[0]: loaded.decode(store.read_document(i))
     for i in range(store.num_documents)
   }
   assert texts["deep/er/c.txt"] == "日本語 🎉"

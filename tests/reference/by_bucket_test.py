@@ -59,7 +59,7 @@ def test_a_window_counts_batches_losses_and_passes_by_bucket(pipe):
       assert own["loss"] == pytest.approx(nll[bucket] / tokens[bucket])
     for source, passes in own["passes"].items():
       samples = sum(
-        (pipe.planned(step).samples >= 0).sum()
+        (pipe.run_plan.planned(step).samples >= 0).sum()
         for step in range(12)
         if pipe.bucket_of(step) == (source, bucket)
       )

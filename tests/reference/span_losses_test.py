@@ -10,7 +10,7 @@ from chomp_data import errors
 from chomp_data.reference import loss_history
 from chomp_data.reference import span_losses
 from chomp_data.rows import spans as spans_lib
-from chomp_data.stores import places
+from chomp_data.storage import opening
 from chomp_data.testing import stores as testing_stores
 
 _SEQ_LEN = 16
@@ -106,8 +106,8 @@ def test_a_resumed_run_has_the_files_of_an_unbroken_one(pipe, tmp_path):
       for own in span_losses.read(pipe, workdir, 2, 11)
     ]
 
-  whole = run(places.at(tmp_path / "whole"), (4, 8, 12))
-  resumed = run(places.at(tmp_path / "resumed"), (4, 8, 12), kill=9)
+  whole = run(opening.open_storage(tmp_path / "whole"), (4, 8, 12))
+  resumed = run(opening.open_storage(tmp_path / "resumed"), (4, 8, 12), kill=9)
   assert len(whole) == len(resumed) == 3
   for one, other in zip(whole, resumed, strict=True):
     for mine, yours in zip(one, other, strict=True):
@@ -115,7 +115,7 @@ def test_a_resumed_run_has_the_files_of_an_unbroken_one(pipe, tmp_path):
 
 
 def test_steps_that_were_not_written_are_named(pipe, tmp_path):
-  workdir = places.at(tmp_path / "run")
+  workdir = opening.open_storage(tmp_path / "run")
   with pytest.raises(errors.StateError, match=r"none of step 0.*span_losses"):
     list(span_losses.read(pipe, workdir, 0, 1))
   writer = span_losses.Writer(pipe, workdir, writes=True)
@@ -131,7 +131,7 @@ def test_steps_that_were_not_written_are_named(pipe, tmp_path):
 
 
 def test_8_bytes_a_span(pipe, tmp_path):
-  workdir = places.at(tmp_path / "run")
+  workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(100):
     writer.add(metrics_of(pipe, step, np.random.default_rng(step)))
@@ -144,7 +144,7 @@ def test_8_bytes_a_span(pipe, tmp_path):
 
 def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
   """Losses fall as the run goes on; one document's rise at the end."""
-  workdir = places.at(tmp_path / "run")
+  workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   steps = 160
 
@@ -177,7 +177,7 @@ def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
 
 def test_one_step_is_compared_with_the_steps_around(pipe, tmp_path):
   """A source's only document of a step is not its own mean."""
-  workdir = places.at(tmp_path / "run")
+  workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   spike, rng = 40, np.random.default_rng(0)
   for step in range(70):

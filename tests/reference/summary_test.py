@@ -48,7 +48,9 @@ def _record(rows, tokens, share, intended):
 
 
 def _sources(kind="rows"):
-  pipe = types.SimpleNamespace(kind=kind, seq_len=1_000)
+  pipe = types.SimpleNamespace(
+    run_options=types.SimpleNamespace(kind=kind), seq_len=1_000
+  )
   records = {
     "code": _record(0, 0, 0.0, 0.1),
     "web": _record(20, 18_000, 1.0, 0.9),

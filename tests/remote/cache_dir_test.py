@@ -12,7 +12,7 @@ import pytest
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.stores import disk_cache
+from chomp_data.storage import disk_cache
 from chomp_data.testing import stores as testing_stores
 from tests.remote import reading_test
 

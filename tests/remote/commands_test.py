@@ -12,8 +12,8 @@ import pytest
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.commands import stores as command
+from chomp_data.storage import opening
 from chomp_data.stores import kinds
-from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
 from tests.remote import reading_test
 
@@ -61,7 +61,7 @@ def held(path):
 
 def held_by(own):
   return [
-    (own.document_id(i), own.read_document(i).tolist())
+    (own.document_ids([i])[0], own.read_document(i).tolist())
     for i in range(own.num_documents)
   ]
 
@@ -79,9 +79,9 @@ def test_what_is_told_of_a_store_is_what_is_told_of_it_on_a_disk(
 
 def test_a_store_that_was_changed_is_told_by_verify(call, url):
   name = "tokens/c/0"
-  data = bytearray(places.at(url).read(name))
+  data = bytearray(opening.open_storage(url).get(name))
   data[3] ^= 1
-  places.at(url).write(name, bytes(data))
+  opening.open_storage(url).put(name, bytes(data))
   status, _, err = call("verify", url)
   assert status == 1
   assert f"{url}/tokens" in err
@@ -115,7 +115,7 @@ def test_new_stores_are_made_of_and_in_buckets(call, url, local, bucket):
   )
   assert status == 1
   assert f"{root}/eval/manifest.json must not exist" in err
-  assert not places.at(f"{root}/new").names()
+  assert not opening.open_storage(f"{root}/new").names()
 
 
 def test_records_are_made_of_a_store_in_a_bucket_on_a_disk(
@@ -167,7 +167,7 @@ def test_a_megatron_corpus_becomes_a_store_in_a_bucket(
 
 def test_a_megatron_corpus_in_a_bucket_is_read_by_all(bucket, call, tmp_path):
   for file in (FIXTURES / "megatron").glob("int32_document.*"):
-    places.at(bucket.root).write(file.name, file.read_bytes())
+    opening.open_storage(bucket.root).put(file.name, file.read_bytes())
   told = "--megatron={'vocab_size': 100_000}"
   path = f"{bucket.root}/int32_document"
   code, out, _ = call("info", path, told)

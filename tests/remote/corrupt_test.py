@@ -13,8 +13,9 @@ from chomp_data.loading import saved_states
 from chomp_data.prepare import engines
 from chomp_data.prepare import run
 from chomp_data.reference import mirror
-from chomp_data.stores import object_files
-from chomp_data.stores import places
+from chomp_data.storage import object_files
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from chomp_data.stores import span_reads
 from chomp_data.stores.tokenized import levanter_store
 from chomp_data.testing import stores as testing_stores
@@ -39,7 +40,7 @@ DAMAGES = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.001,) * 8)
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.001,) * 8)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
   monkeypatch.setattr(span_reads, "DEFAULT_CHUNK_TOKENS", tokenized_test.PAGE)
@@ -131,8 +132,8 @@ def state(root, directory):
   golden = pathlib.Path(golden_test.__file__).parent / "expected"
   record = json.loads((golden / "after_a_phase.json").read_text())
   data = next(iter(record["states"].values()))["state"].encode()
-  places.at(root).write("checkpoints/3/a/input/input.json", data)
-  places.at(root).write("checkpoints/3/complete.json", b"{}")
+  opening.open_storage(root).put("checkpoints/3/a/input/input.json", data)
+  opening.open_storage(root).put("checkpoints/3/complete.json", b"{}")
 
   def read(unused):
     saved_states._state_in_bucket.cache_clear()
@@ -209,16 +210,15 @@ def test_each_answer_may_be_damaged_once(
   monkeypatch.setitem(
     engines.ENGINES, "far", lambda *unused: beam_bucket_test.Far()
   )
-  monkeypatch.setattr(engines, "FAR", {"far"})
   read = FORMATS[name](bucket.root, tmp_path)
   bucket.clear()
-  places.counts.corrupt = 0
+  requests.counts.corrupt = 0
   expected = read(tmp_path / "right")
   # Inputs of `prepare` are not summed, what it keeps meanwhile is.
   part = ".partial/" if (name, damage) == ("beam", "flipped") else ""
   reads = bucket.reads(part)
   assert reads
-  assert not places.counts.corrupt
+  assert not requests.counts.corrupt
   bad = []
   for number in range(0, len(reads), max(1, len(reads) // 8)):
     bucket.clear()
@@ -232,7 +232,7 @@ def test_each_answer_may_be_damaged_once(
       return DAMAGES[damage](body)
 
     bucket.damage = once
-    places.counts.corrupt = 0
+    requests.counts.corrupt = 0
     why = ""
     try:
       if read(tmp_path / f"{number}") != expected:
@@ -243,7 +243,7 @@ def test_each_answer_may_be_damaged_once(
         damaged
         and "alt=json" not in damaged[0].target
         and (name not in UNSUMMED or damaged[0].begin)
-        and not places.counts.corrupt
+        and not requests.counts.corrupt
       ):
         why = "not counted"
     except Exception as error:

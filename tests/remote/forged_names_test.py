@@ -12,8 +12,8 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.reference import mirror
-from chomp_data.stores import checksums
-from chomp_data.stores import places
+from chomp_data.storage import checksums
+from chomp_data.storage import opening
 from chomp_data.stores import side_index
 from tests.stores import forged_files_test as local
 
@@ -37,7 +37,7 @@ def complete(name, crc32c=None, attempt="a"):
 def test_a_checkpoint_in_a_bucket_writes_to_its_directory_only(
   s3_bucket, tmp_path, outside
 ):
-  place = places.at(f"{s3_bucket.root}/checkpoints")
+  place = opening.open_storage(f"{s3_bucket.root}/checkpoints")
   kept = mirror.Mirror(place.path, None)
   before = local.state_of(outside)
   names = [own.replace("/{outside}", str(outside)) for own in local.NAMES]
@@ -46,8 +46,8 @@ def test_a_checkpoint_in_a_bucket_writes_to_its_directory_only(
   for i, name in enumerate(names):
     if "\0" not in name and name.isascii():
       # As an HTTP client resolves it.
-      place.write(os.path.normpath(f"{i}/a/x/{name}").lstrip("/."), DATA)
-    place.write(f"{i}/complete.json", complete(name))
+      place.put(os.path.normpath(f"{i}/a/x/{name}").lstrip("/."), DATA)
+    place.put(f"{i}/complete.json", complete(name))
     with pytest.raises(mirror.DamagedError, match=rf"checkpoints/{i} must"):
       kept.fetch(i, tmp_path / "run" / "checkpoints" / str(i))
     assert local.state_of(outside) == before, name
@@ -70,17 +70,17 @@ def test_a_checkpoint_in_a_bucket_writes_to_its_directory_only(
 def test_a_record_of_another_form_is_a_damaged_checkpoint(
   s3_bucket, tmp_path, record
 ):
-  place = places.at(f"{s3_bucket.root}/checkpoints")
-  place.write("7/complete.json", record)
-  place.write("7/a/x", DATA)
+  place = opening.open_storage(f"{s3_bucket.root}/checkpoints")
+  place.put("7/complete.json", record)
+  place.put("7/a/x", DATA)
   with pytest.raises(mirror.DamagedError, match=r"checkpoints/7 must"):
     mirror.Mirror(place.path, None).fetch(7, tmp_path / "7")
 
 
 def test_objects_named_like_paths_are_not_brought(s3_bucket, tmp_path, outside):
-  raw = places.at(s3_bucket.root)
-  raw.write("run/tensorboard/events", b"1")
-  raw.write("run/tensorboard/", b"")
+  raw = opening.open_storage(s3_bucket.root)
+  raw.put("run/tensorboard/events", b"1")
+  raw.put("run/tensorboard/", b"")
   run = tmp_path / "run"
   run.mkdir()
   listed = [
@@ -91,7 +91,7 @@ def test_objects_named_like_paths_are_not_brought(s3_bucket, tmp_path, outside):
 
   class Listed:
     path = files._place.path
-    file = files._place.file
+    url = files._place.url
 
     def names(self, prefix):
       return listed
@@ -104,21 +104,21 @@ def test_objects_named_like_paths_are_not_brought(s3_bucket, tmp_path, outside):
 
 
 def test_a_name_that_a_client_resolves_is_no_name_of_an_object(bucket):
-  place = places.at(f"{bucket.root}/inner")
-  places.at(bucket.root).write("victim", b"alive")
-  place.write("victim", b"alive")
+  place = opening.open_storage(f"{bucket.root}/inner")
+  opening.open_storage(bucket.root).put("victim", b"alive")
+  place.put("victim", b"alive")
   for name in ("../victim", "a/../victim", "./victim", "..", "a/.."):
     for call in (
-      place.read,
-      place.find,
-      lambda own: place.write(own, b"dead"),
-      lambda own: place.create(own, b"dead"),
+      place.get,
+      place.head,
+      lambda own: place.put(own, b"dead"),
+      lambda own: place.put(own, b"dead", create=True),
       lambda own: place.delete([own]),
     ):
       with pytest.raises(errors.StoreError, match=r"without parts '\.'"):
         call(name)
-  assert place.read("victim") == b"alive"
-  assert places.at(bucket.root).read("victim") == b"alive"
+  assert place.get("victim") == b"alive"
+  assert opening.open_storage(bucket.root).get("victim") == b"alive"
 
 
 @pytest.mark.parametrize("name", [*local.NAMES, "a", "b/c"])
@@ -146,8 +146,8 @@ def test_an_index_in_a_bucket_writes_to_its_directory_only(
   header["arrays"] = {name: header["arrays"]["a"]}
   text = json.dumps(header, sort_keys=True, separators=(",", ":"))
   header["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-  place = places.at(f"{url}.index/{directory.name}")
-  place.write("header.json", json.dumps(header).encode())
+  place = opening.open_storage(f"{url}.index/{directory.name}")
+  place.put("header.json", json.dumps(header).encode())
   before = local.state_of(outside)
   assert load() == [0, 1, 2, 3, 4]
   # An index without names that lead elsewhere is taken.

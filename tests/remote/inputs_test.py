@@ -15,9 +15,11 @@ import pytest
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from chomp_data.prepare import records
 from chomp_data.prepare import run
-from chomp_data.stores import object_files
-from chomp_data.stores import places
+from chomp_data.storage import object_files
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from tests.prepare import corpora
 
 DOCUMENTS = corpora.DOCUMENTS[:40]
@@ -44,11 +46,11 @@ def texts(directory, documents):
 
 def upload(directory, url):
   """Puts the files of a directory below a URL."""
-  place = places.at(url)
+  place = opening.open_storage(url)
   for file in sorted(directory.rglob("*")):
     # The emulator of GCS takes no empty objects.
     if file.is_file() and file.stat().st_size:
-      place.write(file.relative_to(directory).as_posix(), file.read_bytes())
+      place.put(file.relative_to(directory).as_posix(), file.read_bytes())
 
 
 def prepare(output, *patterns, **changes):
@@ -85,7 +87,7 @@ def contents(path):
   indirect=["bucket"],
 )
 def test_the_store_is_that_of_local_copies(bucket, kind, tmp_path, monkeypatch):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.02, 0.04, 0.08))
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01, 0.02, 0.04, 0.08))
   source = tmp_path / "source"
   source.mkdir()
   path = KINDS[kind](source)
@@ -93,9 +95,9 @@ def test_the_store_is_that_of_local_copies(bucket, kind, tmp_path, monkeypatch):
   name = path.relative_to(source).as_posix()
   changes = {"text_key": "text", "id_key": "none"}
   bucket.fault = lambda request: 503 if request.number % 7 == 3 else None
-  before = places.counts.retries
+  before = requests.counts.retries
   prepare(tmp_path / "remote", f"{bucket.root}/{name}", **changes)
-  assert places.counts.retries > before
+  assert requests.counts.retries > before
   prepare(tmp_path / "local", path, **changes)
   assert contents(tmp_path / "remote") == contents(tmp_path / "local")
   # Asked for again, nothing is made, and of no object more than its head read.
@@ -183,26 +185,26 @@ SIZES = [1, 100, 2**16, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20, 9_000_001]
 
 
 def test_sizes_and_versions_of_objects_are_found(bucket):
-  place = places.at(bucket.root)
+  place = opening.open_storage(bucket.root)
   for size in SIZES:
-    place.write(f"{size}", bytes(size))
+    place.put(f"{size}", bytes(size))
   for size in SIZES:
     bucket.clear()
-    found = place.find(f"{size}")
+    found = place.head(f"{size}")
     assert found.size == size
     assert found.version == place.version(f"{size}")
     assert bucket.bytes_out < 3 * 2**20
-  assert place.find("nix") is None
+  assert place.head("nix") is None
   assert place.version("nix") is None
-  place.write("1", b"2")
-  assert place.find("1").size == 1
+  place.put("1", b"2")
+  assert place.head("1").size == 1
 
 
 def test_a_file_over_ranges_reads_as_one(bucket, monkeypatch):
   monkeypatch.setattr(object_files, "RANGE", 1_000)
   monkeypatch.setattr(object_files, "_BEYOND", 16)
   data = random.Random(0).randbytes(5_000)
-  places.at(bucket.root).write("data", data)
+  opening.open_storage(bucket.root).put("data", data)
   url = f"{bucket.root}/data"
   rng = random.Random(1)
   for until in (None, 0, 1_234):
@@ -226,13 +228,10 @@ def test_pieces_of_lines_are_read_by_few_ranges(bucket, tmp_path, monkeypatch):
   monkeypatch.setattr(object_files, "RANGE", 2**14 + 2**10)
   monkeypatch.setattr(object_files, "_BEYOND", 2**9)
   lines = "".join(f'{{"text": "line {i}"}}\n' for i in range(20_000))
-  places.at(bucket.root).write("x.jsonl", lines.encode())
-  (file,) = inputs.discover([f"{bucket.root}/x.jsonl"], [])
-  pieces = readers.number(
-    readers.split(file, 2**16), lambda asked: map(readers.count, asked)
-  )
+  opening.open_storage(bucket.root).put("x.jsonl", lines.encode())
+  pieces = corpora.pieces(f"{bucket.root}/x.jsonl", 2**16)
   assert len(pieces) > 6
-  options = run._read_options(run.Options((), ""), raw=False)
+  options = records.ReadOptions(raw=False)
   for piece in pieces[1:-1]:
     bucket.clear()
     names = [own.name for own in readers.documents(piece, options)]
@@ -262,12 +261,11 @@ def test_of_parquet_only_what_is_asked_for_is_read(bucket, tmp_path):
 
 
 def test_an_object_that_changes_while_it_is_read_is_an_error(bucket):
-  place = places.at(bucket.root)
-  place.write("x.jsonl", b'{"text": "1"}\n')
-  (file,) = inputs.discover([f"{bucket.root}/x.jsonl"], [])
-  (piece,) = readers.split(file, 2**20)
-  place.write("x.jsonl", b'{"text": "2"}\n')
-  options = run._read_options(run.Options((), ""), raw=False)
+  place = opening.open_storage(bucket.root)
+  place.put("x.jsonl", b'{"text": "1"}\n')
+  (piece,) = corpora.pieces(f"{bucket.root}/x.jsonl")
+  place.put("x.jsonl", b'{"text": "2"}\n')
+  options = records.ReadOptions(raw=False)
   with pytest.raises(errors.PrepareError, match=r"x\.jsonl must not change"):
     list(readers.documents(piece, options))
 

@@ -11,7 +11,8 @@ import tensorstore as ts
 
 from chomp_data import errors
 from chomp_data import pipeline
-from chomp_data.stores import places
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from tests.remote import reading_test
 from tests.stores import levanter_test
 
@@ -87,15 +88,15 @@ def test_what_levanter_wrote_is_what_is_read(bucket, name):
   assert levanter_test.held(store) == [
     own.tolist() for own in levanter_test.documents()
   ]
-  assert store.chunk_tokens == 256 * 1024
-  assert store.token_dtype == np.int32
+  assert store.opened.chunk_tokens == 256 * 1024
+  assert store.opened.token_dtype == np.int32
 
 
 def test_it_is_the_cache_that_it_is_locally(s3_bucket, local):
   url = reading_test.upload(local, f"{s3_bucket.root}/train")
   store, other = levanter_test.opened(url), levanter_test.opened(local)
   assert store.hash == other.hash
-  assert store.chunk_tokens == other.chunk_tokens == CHUNK
+  assert store.opened.chunk_tokens == other.opened.chunk_tokens == CHUNK
   assert store.document_ids([41]) == other.document_ids([41])
   assert levanter_test.held(store) == levanter_test.held(other)
   pickled = pickle.loads(pickle.dumps(store))
@@ -177,7 +178,7 @@ def test_it_opens_by_no_reads_of_tokens_once_it_was_indexed(
 
 
 def test_what_is_wrong_is_named(bucket, url, monkeypatch):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
   store = levanter_test.opened(url, cache_bytes=0)
   pickled = pickle.dumps(store)
   bucket.fault = lambda request: 403 if "data/c/1" in request.name else None
@@ -191,9 +192,9 @@ def test_what_is_wrong_is_named(bucket, url, monkeypatch):
     levanter_test.opened(url, 1_000)
   with pytest.raises(errors.StoreError, match="Set `field`"):
     levanter_test.opened(url, field="tokens")
-  place = places.at(url)
-  shard = place.read("part-1/input_ids/data/c/2")
-  place.write("part-1/input_ids/data/c/2", shard[:40] + b"!" + shard[41:])
+  place = opening.open_storage(url)
+  shard = place.get("part-1/input_ids/data/c/2")
+  place.put("part-1/input_ids/data/c/2", shard[:40] + b"!" + shard[41:])
   with pytest.raises(errors.StoreError, match="must be the object of version"):
     store.read_tokens([(32 + 20) * CHUNK], [5])
   with pytest.raises(errors.StoreError, match="that this run began with"):

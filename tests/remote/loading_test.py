@@ -16,7 +16,7 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.stores import labels as labels_lib
-from chomp_data.stores.zarr import remote_array
+from chomp_data.stores.zarr import chunked_array
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.remote import reading_test
@@ -131,12 +131,12 @@ def test_what_is_ahead_stays_within_the_cache(gs_bucket, local, kept):
   url = reading_test.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=kept))
   source = pipe.batch_source()
-  tokens = source.sources["text"].store._opened.tokens
+  tokens = source.sources["text"].store.opened.tokens
   most = 0
   for step in range(pipe.num_steps):
     source[step]
-    most = max(most, len(tokens._cache) + len(tokens._coming))
-  assert most <= tokens._room == kept * 4
+    most = max(most, tokens.cache.held_bytes)
+  assert most == kept * 4 * 2 * CHUNK
   assert source.reads.by_source()["text"].chunks_fetched == NUM_CHUNKS
 
 
@@ -222,15 +222,14 @@ def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
   )
   shutil.copytree(tmp_path / "store", tmp_path / "other")
   late = collections.Counter()
-  fetched = remote_array.RemoteArray._fetched
+  read = chunked_array.ChunkedArray.chunks
 
   def counted(array, chunks):
-    with array._lock:
-      there = {*array._cache, *array._coming}
-    late[array._name] += len(set(chunks) - there)
-    return fetched(array, chunks)
+    name = array.directory.rpartition("/")[2]
+    late[name] += len(set(chunks.tolist()) - set(array.cache.held))
+    return read(array, chunks)
 
-  monkeypatch.setattr(remote_array.RemoteArray, "_fetched", counted)
+  monkeypatch.setattr(chunked_array.ChunkedArray, "chunks", counted)
   for names in (("store",), ("store", "other")):
     data = config("")
     for name in names:

@@ -16,7 +16,8 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.stores import places
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from chomp_data.stores import verify
 from chomp_data.testing import stores as testing_stores
 from tests.golden import archive
@@ -43,10 +44,10 @@ def local(tmp_path_factory):
 
 
 def upload(local: pathlib.Path, url: str) -> str:
-  place = places.at(url)
+  place = opening.open_storage(url)
   for file in sorted(local.rglob("*")):
     if file.is_file():
-      place.write(file.relative_to(local).as_posix(), file.read_bytes())
+      place.put(file.relative_to(local).as_posix(), file.read_bytes())
   return url
 
 
@@ -60,7 +61,7 @@ def url(request, bucket, local):
 
 @pytest.fixture
 def quick(monkeypatch):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
 
 
 def test_opening_reads_one_small_object(bucket, url):
@@ -131,7 +132,7 @@ def test_a_prefetch_waits_for_room_and_is_asked_for_in_turn(bucket, url):
   assert room == [True, False, False, False]
   for starts in groups:
     store.read_tokens(starts, lengths)
-    assert len(store._opened.tokens._cache) <= 4
+    assert len(store.opened.tokens.cache.held) <= 4
   assert store.counters.chunks_fetched == 12
   assert len(bucket.reads("/tokens/c/")) == 12
 
@@ -171,9 +172,9 @@ def test_a_server_that_stays_away_is_an_error_with_the_url(bucket, url, quick):
 
 
 def test_an_altered_chunk_is_refused(bucket, url):
-  shard = places.at(url).read("tokens/c/1")
+  shard = opening.open_storage(url).get("tokens/c/1")
   flipped = bytes([shard[40] ^ 1])
-  places.at(url).write("tokens/c/1", shard[:40] + flipped + shard[41:])
+  opening.open_storage(url).put("tokens/c/1", shard[:40] + flipped + shard[41:])
   store = stores.open_store(url)
   with pytest.raises(errors.StoreError, match=f"{url}/tokens/c/1: chunk 16"):
     store.read_tokens(np.asarray([16 * CHUNK]), np.asarray([CHUNK]))
@@ -211,8 +212,10 @@ def test_a_store_of_schema_1_is_read(bucket, tmp_path):
 def test_verifying_reads_every_byte(bucket, url):
   manifest = verify.verify_store(url)
   assert manifest.num_tokens == NUM_TOKENS
-  shard = places.at(url).read("id_bytes/c/0")
-  places.at(url).write("id_bytes/c/0", shard[:-30] + b"!" + shard[-29:])
+  shard = opening.open_storage(url).get("id_bytes/c/0")
+  opening.open_storage(url).put(
+    "id_bytes/c/0", shard[:-30] + b"!" + shard[-29:]
+  )
   with pytest.raises(errors.StoreError, match=f"{url}/id_bytes"):
     verify.verify_store(url)
 

@@ -1,12 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Object stores on loopback: moto for S3, gcp-storage-emulator for GCS.
+"""Object stores on loopback: moto for S3, `blob_server` for GCS and Azure.
 
 Between a store and its client stands a proxy that counts requests, makes them
-slow, and makes them fail. It also holds writes that must create their object
-to that: gcp-storage-emulator ignores such conditions, as it does bounds of
-listings, ranges from the end and beyond it, empty objects, and generations of
-what is read, and moto has a race.
+slow, and makes them fail. It also makes conditional writes to moto, which has
+a race, one after the other.
 """
 
 import collections
@@ -17,12 +15,11 @@ import dataclasses
 import hashlib
 import http.client
 import http.server
-import importlib.util
-import json
 import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -31,7 +28,9 @@ import urllib.parse
 import urllib.request
 
 BUCKET = "bucket"
+RESET = -1  # a status of `Proxy.fault`
 _START_S = 60.0
+_BLOBS = str(pathlib.Path(__file__).parent / "blob_server.py")
 _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -60,8 +59,11 @@ class Proxy:
   Attributes:
     url: Where clients find it.
     requests: What came since `clear`.
-    fault: Returns an HTTP status to answer a request with instead, or None.
+    fault: Returns an HTTP status to answer a request with instead, `RESET` to
+      reset its connection, or None.
     damage: Returns the body of an answer to a read, damaged or as it is.
+    cut: Returns after how many bytes of the body of an answer to a read its
+      connection is closed, or None.
     delay_s: Returns how long the answer to a request takes longer.
     bytes_out: Bytes of answers since `clear`.
     keep: Answers to reads are kept, so that the store behind is asked once.
@@ -72,11 +74,11 @@ class Proxy:
     self.requests: list[Request] = []
     self.fault: Callable[[Request], int | None] = lambda request: None
     self.damage: Callable[[Request, bytes], bytes] = lambda request, body: body
+    self.cut: Callable[[Request, int], int | None] = lambda request, size: None
     self.delay_s: Callable[[Request], float] = lambda request: 0.0
     self.bytes_out = 0
     self.keep = keep
     self._kept: dict[tuple[str, str | None], tuple] = {}
-    self._generations: dict[str, str] = {}
     self._upstream = upstream
     self._lock = threading.Lock()
     self._creating = threading.Lock()
@@ -119,6 +121,7 @@ class Proxy:
       self.bytes_out = 0
       self.fault = lambda request: None
       self.damage = lambda request, body: body
+      self.cut = lambda request, size: None
       self.delay_s = lambda request: 0.0
 
   def reads(self, part: str = "") -> list[Request]:
@@ -149,22 +152,26 @@ class Proxy:
     if delay:
       time.sleep(delay)
     status = self.fault(request)
+    if status == RESET:
+      _reset(handler)
+      return
     if status is not None:
-      body = b"<Error><Code>Injected</Code></Error>"
-      if handler.path.startswith(("/storage/", "/upload/")):
-        body = b'{"error": {"code": %d, "message": "injected"}}' % status
-      _answer(handler, status, [], body)
+      _answer(handler, status, [], b"<Error><Code>Injected</Code></Error>")
       return
     key = (handler.path, wanted)
     answer = self._kept.get(key) if handler.command == "GET" else None
     if answer is None:
       answer = self._forward(handler, body)
-      answer = _last_bytes(wanted, _within(handler.path, answer))
-      answer = _beyond(wanted, self._told(request, answer))
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
     if handler.command == "GET" and answer[0] in (200, 206):
       answer = answer[0], answer[1], self.damage(request, answer[2])
+      cut = self.cut(request, len(answer[2]))
+      if cut is not None:
+        size = [("Content-Length", str(len(answer[2])))]
+        _answer(handler, answer[0], answer[1] + size, answer[2][:cut])
+        _reset(handler)
+        return
     with self._lock:
       self.bytes_out += len(answer[2])
     _answer(handler, *answer)
@@ -172,35 +179,11 @@ class Proxy:
   def _forward(
     self, handler: http.server.BaseHTTPRequestHandler, body: bytes
   ) -> tuple[int, list[tuple[str, str]], bytes]:
-    query = urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)
-    wanted = query.get("ifGenerationMatch")
     conditions = {"If-None-Match", "If-Match"} & set(handler.headers)
-    if handler.command == "GET" or not (wanted or conditions):
+    if handler.command == "GET" or not conditions:
       return self._ask(handler.command, handler.path, handler.headers, body)
     with self._creating:
-      if wanted is not None:
-        name = query["name"][0]
-        where = handler.path.removeprefix("/upload").partition("?")[0]
-        quoted = urllib.parse.quote(name, safe="")
-        found = self._ask("GET", f"{where}/{quoted}", {}, b"")
-        there = self._generations.get(name, "?") if found[0] == 200 else "0"
-        if wanted != [there]:
-          return 412, [], b"conditionNotMet"
-      answer = self._ask(handler.command, handler.path, handler.headers, body)
-      if wanted is not None and answer[0] == 200:
-        # Before the next condition is compared.
-        self._generations[name] = str(json.loads(answer[2])["generation"])
-      return answer
-
-  def _told(self, request: Request, answer: tuple) -> tuple:
-    """Returns an answer of GCS with the generation of what is read."""
-    if request.target.startswith("/upload/") and answer[0] == 200:
-      written = json.loads(answer[2])
-      self._generations[written["name"]] = str(written["generation"])
-    generation = self._generations.get(request.name)
-    if "alt=media" not in request.target or generation is None:
-      return answer
-    return answer[0], [*answer[1], ("x-goog-generation", generation)], answer[2]
+      return self._ask(handler.command, handler.path, handler.headers, body)
 
   def _ask(self, method: str, target: str, headers, body: bytes):
     connection = http.client.HTTPConnection("127.0.0.1", self._upstream)
@@ -209,77 +192,37 @@ class Proxy:
       connection.request(method, target, body, kept)
       answer = connection.getresponse()
       data = answer.read()
-      pairs = [p for p in answer.getheaders() if p[0].lower() not in _HOP]
+      dropped = _HOP - ({"content-length"} if method == "HEAD" else set())
+      pairs = [p for p in answer.getheaders() if p[0].lower() not in dropped]
       return answer.status, pairs, data
     finally:
       connection.close()
-
-
-def _within(target: str, answer: tuple) -> tuple:
-  """Returns a listing of GCS less what the emulator should have left out."""
-  parts = urllib.parse.urlsplit(target)
-  query = urllib.parse.parse_qs(parts.query)
-  low = query.get("startOffset", [""])[0]
-  high = query.get("endOffset", [""])[0]
-  listing = parts.path.startswith("/storage/") and parts.path.endswith("/o")
-  if not listing or answer[0] != 200 or not (low or high):
-    return answer
-  found = json.loads(answer[2])
-  found["items"] = [
-    item
-    for item in found.get("items", [])
-    if low <= item["name"] and (not high or item["name"] < high)
-  ]
-  return answer[0], answer[1], json.dumps(found).encode()
-
-
-def _last_bytes(wanted: str | None, answer: tuple) -> tuple:
-  """Returns the end of an object, where the emulator gave all of it."""
-  status, headers, body = answer
-  if status != 200 or not (wanted or "").startswith("bytes=-"):
-    return answer
-  first = max(len(body) - int(wanted.removeprefix("bytes=-")), 0)
-  span = f"bytes {first}-{len(body) - 1}/{len(body)}"
-  return 206, [*headers, ("Content-Range", span)], body[first:]
-
-
-def _beyond(wanted: str | None, answer: tuple) -> tuple:
-  """Returns the answer to a range that begins where an object has ended.
-
-  Google's has no size in its body, which TensorStore would tell.
-  """
-  status, headers, _ = answer
-  span = dict(headers).get("Content-Range", "")
-  if not wanted or status != 206 or "/" not in span:
-    return answer
-  first, _, size = span.removeprefix("bytes ").partition("/")
-  if int(first.partition("-")[0]) < int(size):
-    return answer
-  return 416, [("Content-Range", f"bytes */{size}")], b"not satisfiable"
 
 
 def _answer(handler, status: int, headers, body: bytes) -> None:
   handler.send_response_only(status)
   for name, value in headers:
     handler.send_header(name, value)
-  if status not in (204, 304):
+  if status not in (204, 304) and "Content-Length" not in dict(headers):
     handler.send_header("Content-Length", str(len(body)))
   handler.end_headers()
   if handler.command != "HEAD" and status not in (204, 304):
     handler.wfile.write(body)
 
 
+def _reset(handler) -> None:
+  """Closes a connection with a reset, as a host that dies does."""
+  handler.wfile.flush()
+  linger = struct.pack("ii", 1, 0)
+  handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+  handler.connection.close()
+  handler.close_connection = True
+
+
 def _name(target: str) -> str:
   """Returns the object that a request is about."""
-  parts = urllib.parse.urlsplit(target)
-  path = parts.path.removeprefix("/download")
-  if path.startswith(("/storage/v1/b/", "/upload/storage/v1/b/")):
-    found = path.partition("/o/")[2] or "".join(
-      urllib.parse.parse_qs(parts.query).get("name", [])
-    )
-  else:
-    found = path.removeprefix("/").partition("/")[2]
-  return urllib.parse.unquote(found)
+  path = urllib.parse.urlsplit(target).path
+  return urllib.parse.unquote(path.removeprefix("/").partition("/")[2])
 
 
 def slow_share(
@@ -309,13 +252,10 @@ def moto_server() -> str | None:
   return os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
 
 
-def has_gcs() -> bool:
-  """Returns whether the emulator of GCS is installed."""
-  return importlib.util.find_spec("gcp_storage_emulator") is not None
-
-
-def environment(s3: str | None, gcs: str | None) -> dict[str, str]:
-  """Returns the variables with which TensorStore finds servers."""
+def environment(
+  s3: str | None = None, gs: str | None = None, az: str | None = None
+) -> dict[str, str]:
+  """Returns the variables with which servers are found, by scheme."""
   found = {"AWS_EC2_METADATA_DISABLED": "true"}
   if s3 is not None:
     found |= {
@@ -324,10 +264,13 @@ def environment(s3: str | None, gcs: str | None) -> dict[str, str]:
       "AWS_SECRET_ACCESS_KEY": "test",
       "AWS_REGION": "us-east-1",
     }
-  if gcs is not None:
+  if gs is not None:
+    found |= {"STORAGE_EMULATOR_HOST": gs, "GOOGLE_BEARER_TOKEN": "test"}
+  if az is not None:
     found |= {
-      "TENSORSTORE_GCS_HTTP_URL": gcs,
-      "GOOGLE_AUTH_TOKEN_FOR_TESTING": "test",
+      "AZURE_STORAGE_ENDPOINT": az,
+      "AZURE_STORAGE_ACCOUNT_NAME": "account",
+      "AZURE_STORAGE_ACCOUNT_KEY": "dGVzdA==",
     }
   return found
 
@@ -345,10 +288,15 @@ def s3(keep: bool = False) -> Iterator[Proxy]:
 
 @contextlib.contextmanager
 def gcs(keep: bool = False) -> Iterator[Proxy]:
-  """Serves a bucket over GCS's JSON protocol, behind a proxy."""
-  command = [sys.executable, "-m", "gcp_storage_emulator", "start"]
-  more = ["-H", "127.0.0.1", "-M", "-q", "--default-bucket", BUCKET]
-  with _running([*command, "--port"], more, keep) as proxy:
+  """Serves buckets over GCS's protocol, behind a proxy."""
+  with _running([sys.executable, _BLOBS, "gs"], [], keep) as proxy:
+    yield proxy
+
+
+@contextlib.contextmanager
+def azure(keep: bool = False) -> Iterator[Proxy]:
+  """Serves containers over Azure's protocol, behind a proxy."""
+  with _running([sys.executable, _BLOBS, "az"], [], keep) as proxy:
     yield proxy
 
 

@@ -14,9 +14,10 @@ from chomp_data import errors
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.stores import adopted
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from chomp_data.stores import adopting
-from chomp_data.stores import places
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import span_reads
 from chomp_data.stores.tokenized import megatron_store
 from tests.stores import megatron_test
@@ -66,10 +67,10 @@ def small(monkeypatch, tmp_path):
 
 
 def upload(local, root):
-  place = places.at(root)
+  place = opening.open_storage(root)
   for suffix in (".bin", ".idx"):
     file = pathlib.Path(f"{local}{suffix}")
-    place.write(file.name, file.read_bytes())
+    place.put(file.name, file.read_bytes())
   return f"{root}/{local.name}"
 
 
@@ -109,8 +110,8 @@ def test_it_is_the_corpus_that_it_is_locally(url, local):
   store, other = opened(url), opened(local)
   assert store.hash == other.hash
   assert store.num_tokens == other.num_tokens
-  assert store.token_dtype == other.token_dtype
-  assert store.chunk_tokens == other.chunk_tokens
+  assert store.opened.token_dtype == other.opened.token_dtype
+  assert store.opened.chunk_tokens == other.opened.chunk_tokens
   assert store.document_ids([3, 0]) == other.document_ids([3, 0])
   again = pickle.loads(pickle.dumps(store))
   for document in (0, 17, 40):
@@ -177,19 +178,19 @@ def test_what_was_adopted_is_checked_when_it_is_first_opened(
     shutil.copy(f"{local}{suffix}", tmp_path)
   path = tmp_path / "web"
   found = adopting.files_at(path)
-  kept = adopted.adopt(found.home, found.root, found.names)
+  kept = checksum_sidecar.adopt(found.home, found.root, found.names)
   url = upload(path, s3_bucket.root)
   for file in kept.directory.iterdir():
-    places.at(f"{url}.adopted").write(file.name, file.read_bytes())
+    opening.open_storage(f"{url}.adopted").put(file.name, file.read_bytes())
   assert opened(url).hash == opened(local).hash
   data = bytearray(path.with_suffix(".bin").read_bytes())
   data[999] ^= 1
-  places.at(s3_bucket.root).write("web.bin", bytes(data))
+  opening.open_storage(s3_bucket.root).put("web.bin", bytes(data))
   with pytest.raises(
     errors.StoreError, match=r"web\.bin must be as it was ado"
   ):
     opened(url)
-  places.at(s3_bucket.root).write("web.bin", bytes(data[:-2]))
+  opening.open_storage(s3_bucket.root).put("web.bin", bytes(data[:-2]))
   with pytest.raises(
     errors.StoreError, match="is of 15348 bytes and not 15350"
   ):
@@ -271,7 +272,7 @@ def test_a_page_that_was_kept_on_disk_is_not_asked_for_again(
 def test_a_server_that_comes_back_costs_tries_only(
   bucket, url, local, monkeypatch
 ):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
   store = opened(url)
   asked = collections.Counter()
 
@@ -304,7 +305,7 @@ def test_an_object_that_is_replaced_in_between_is_refused(bucket, url, local):
   store.read_tokens(np.asarray([0]), np.asarray([9]))
   tokens = np.fromfile(f"{local}.bin", np.uint16)
   tokens[30 * PAGE] += 1
-  places.at(bucket.root).write("web.bin", tokens.tobytes())
+  opening.open_storage(bucket.root).put("web.bin", tokens.tobytes())
   with pytest.raises(
     errors.StoreError, match=r"web\.bin must be the object of"
   ):
@@ -316,13 +317,13 @@ def test_an_object_that_is_replaced_in_between_is_refused(bucket, url, local):
 
 def test_objects_that_are_wrong_are_named(s3_bucket, local, tmp_path):
   url = upload(local, s3_bucket.root)
-  place = places.at(s3_bucket.root)
+  place = opening.open_storage(s3_bucket.root)
   with pytest.raises(errors.StoreError, match=r"ids must be in 0 \.\. 999"):
     opened(url, vocab_size=1_000)
-  place.write("web.bin", pathlib.Path(f"{local}.bin").read_bytes()[:-2])
+  place.put("web.bin", pathlib.Path(f"{local}.bin").read_bytes()[:-2])
   with pytest.raises(errors.StoreError, match=r"web\.bin must be of 7675 uint"):
     opened(url)
-  place.write("web.idx", b"something else that is no index")
+  place.put("web.idx", b"something else that is no index")
   with pytest.raises(errors.StoreError, match=r"web\.idx must begin with MMID"):
     opened(url)
   place.delete(["web.idx"])

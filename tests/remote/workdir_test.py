@@ -23,7 +23,8 @@ from chomp_data.audit import job
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import mirror
 from chomp_data.reference import workdir
-from chomp_data.stores import places
+from chomp_data.storage import opening
+from chomp_data.storage import requests
 from chomp_data.testing import stores as testing_stores
 from tests import forks
 from tests import in_process
@@ -81,7 +82,9 @@ def fetched(kept, step, directory):
 
 
 def steps_at(url):
-  return sorted({int(name.split("/")[0]) for name in places.at(url).names()})
+  return sorted(
+    {int(name.split("/")[0]) for name in opening.open_storage(url).names()}
+  )
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -139,7 +142,7 @@ def test_a_run_in_a_bucket_is_verified_unless_its_inputs_were_swapped(
 def test_what_fails_for_a_while_is_sent_and_fetched_again(
   bucket, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01,) * 9)
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01,) * 9)
   kept = mirror.Mirror(f"{bucket.root}/checkpoints", None)
   bucket.fault = lambda request: None if request.number % 3 else 503
   kept.send(1, made(tmp_path / "1", 1))
@@ -160,9 +163,9 @@ def test_a_step_that_lost_or_changed_an_object_is_an_error(bucket, tmp_path):
   url = f"{bucket.root}/checkpoints"
   kept = mirror.Mirror(url, None)
   kept.send(5, made(tmp_path / "5", 5))
-  place = places.at(url)
+  place = opening.open_storage(url)
   (name,) = (own for own in place.names() if own.endswith("_METADATA"))
-  place.write(name, b"6")
+  place.put(name, b"6")
   with pytest.raises(errors.StoreError, match=f"{url}/5 must .*{name}"):
     kept.fetch(5, tmp_path / "changed")
   place.delete([name])
@@ -174,7 +177,7 @@ def test_checkpoints_that_orbax_wrote_to_the_bucket_are_not_passed_over(
   bucket,
 ):
   url = f"{bucket.root}/checkpoints"
-  places.at(url).write("100/commit_success.txt", b"done")
+  opening.open_storage(url).put("100/commit_success.txt", b"done")
   with pytest.raises(errors.StoreError, match=f"{url} must .*by itself"):
     mirror.Mirror(url, None).steps()
 
@@ -187,15 +190,15 @@ def test_checkpoints_in_a_bucket_are_looked_through_and_set_aside(
   for step in (10, 20, 30):
     local.save(kept, step)
   kept.close()
-  place = places.at(url)
+  place = opening.open_storage(url)
   (own,) = (
     own
     for own in place.names()
     if re.fullmatch(r"checkpoints/30/\w+/model/_METADATA", own)
   )
-  data = bytearray(place.read(own))
+  data = bytearray(place.get(own))
   data[9] ^= 4
-  place.write(own, bytes(data))
+  place.put(own, bytes(data))
   with pytest.raises(
     errors.StateError,
     match=rf"{url}/checkpoints/30 must be whole, got .*other bytes.*"
@@ -230,7 +233,7 @@ def test_a_bucket_whose_first_checkpoint_was_cut_short_begins_anew(
   kept = workdir.Workdir(url, None)
   local.save(kept, 10)
   kept.close()
-  place = places.at(url)
+  place = opening.open_storage(url)
   ends = ("/commit_success.txt", "/_CHECKPOINT_METADATA")
   assert any(own.endswith(ends) for own in place.names())
   place.delete(["checkpoints/10/complete.json"])
@@ -261,8 +264,8 @@ def test_other_files_are_sent_as_they_change_and_go_as_they_go(
   (there / "losses" / "3").unlink()
   (there / "losses" / "4").write_text("4")
   other.send()
-  place = places.at(url)
-  found = {name: place.read(name) for name in place.names()}
+  place = opening.open_storage(url)
+  found = {name: place.get(name) for name in place.names()}
   losses = {f"losses/{step}": step.encode() for step in "124"}
   assert found == {"curves": b"a point\n", **losses}
 
@@ -271,14 +274,14 @@ def send_until(url, step, directory, environment, nth):
   """Sends a step, and kills its process before a request."""
   os.environ.update(environment)
   count = itertools.count()
-  persist = places.ObjectPlace._persist
+  call = requests.Retries.call
 
   def dying(self, *args):
     if next(count) == nth:
       os.kill(os.getpid(), signal.SIGKILL)
-    return persist(self, *args)
+    return call(self, *args)
 
-  places.ObjectPlace._persist = dying
+  requests.Retries.call = dying
   mirror._BLOCK_BYTES = 10
   mirror._TOGETHER = 2
   mirror.Mirror(url, keep=1).send(step, directory)
@@ -291,7 +294,7 @@ def test_a_run_killed_at_any_request_leaves_whole_checkpoints(bucket, tmp_path):
   env = {
     name: value
     for name, value in os.environ.items()
-    if name.startswith(("AWS_", "TENSORSTORE_", "GOOGLE_"))
+    if name.startswith(("AWS_", "STORAGE_", "GOOGLE_"))
   }
   for step in (1, 2, 3):
     made(tmp_path / f"{step}", step)
@@ -409,16 +412,16 @@ def test_a_run_in_a_bucket_goes_on_on_another_machine(
   assert "resumed at step 25" in done.stderr
   assert same_batches(hashes, whole) == 60
   assert steps_at(f"{url}/checkpoints") == [50, 60]
-  record = json.loads(places.at(url).read("metrics.json"))
+  record = json.loads(opening.open_storage(url).get("metrics.json"))
   assert record["step"] == 60
   own = json.loads((tmp_path / "run" / "metrics.json").read_text())
   assert record["evaluation"] == own["evaluation"]
-  curves = places.at(url).read("curves.jsonl").splitlines()
+  curves = opening.open_storage(url).get("curves.jsonl").splitlines()
   steps = [json.loads(line)["step"] for line in curves]
   assert steps == sorted(steps)
   assert {25, 60} <= set(steps)
   saved = [0, 10, 20, 25, 30, 40, 50, 60]
-  assert places.at(f"{url}/span_losses").names() == [
+  assert opening.open_storage(f"{url}/span_losses").names() == [
     f"{first:012d}-{last:012d}.npz" for first, last in itertools.pairwise(saved)
   ]
   told = [
@@ -469,7 +472,7 @@ def test_a_run_that_is_killed_goes_on_with_the_batch_it_would_have_read(
     try:
       while True:
         assert process.poll() is None, process.communicate()[1]
-        names = places.at(url).names()
+        names = opening.open_storage(url).names()
         own = [int(n.split("/")[1]) for n in names if n.endswith("e.json")]
         if max(own, default=0) >= saved[-1] + 30:
           break
@@ -532,4 +535,6 @@ def test_two_processes_share_no_disk_and_one_goes_on(
 def test_a_url_of_another_scheme_is_refused(config, tmp_path):
   done = train(config, "http://host/run", tmp_path / "hashes.jsonl")
   assert done.returncode == 1
-  assert "s3://BUCKET/PATH or gs://BUCKET/PATH, got 'http://host" in done.stderr
+  assert (
+    "gs://BUCKET/PATH or az://CONTAINER/PATH, got 'http://host" in done.stderr
+  )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing stores to buckets: whole or not at all, by one writer."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -18,12 +20,14 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.stores import claims
-from chomp_data.stores import places
+from chomp_data.prepare import run
+from chomp_data.storage import claims
+from chomp_data.storage import opening
 from chomp_data.stores import verify
 from chomp_data.stores.zarr import destination
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
+from tests.stores import full_disk_test
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -55,7 +59,7 @@ def prepare(text, output, *flags, **env):
 
 
 def names(bucket):
-  return places.at(bucket.root).names()
+  return opening.open_storage(bucket.root).names()
 
 
 def test_prepare_writes_the_store_that_it_writes_locally(
@@ -72,10 +76,82 @@ def test_prepare_writes_the_store_that_it_writes_locally(
   for file in local.rglob("*"):
     if file.is_file():
       name = file.relative_to(local).as_posix()
-      assert places.at(url).read(name) == file.read_bytes()
+      assert opening.open_storage(url).get(name) == file.read_bytes()
   assert verify.verify_store(url).hash == stores.open_store(local).hash
   # Nothing is left behind.
   assert not list(staging.rglob("*"))
+
+
+def bytes_below(directory):
+  total = 0
+  for folder, _, files in os.walk(directory):
+    for name in files:
+      with contextlib.suppress(FileNotFoundError):
+        total += os.stat(os.path.join(folder, name)).st_size
+  return total
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_neither_parts_nor_shards_of_a_bucket_are_staged_on_the_disk(
+  bucket, tmp_path, staging, monkeypatch, compression
+):
+  text, url = tmp_path / "large.jsonl", f"{bucket.root}/store"
+  rng = random.Random(0)
+  with open(text, "w") as file:
+    for i in range(300):
+      line = {"text": rng.randbytes(2_000).hex(), "id": f"{i}"}
+      file.write(json.dumps(line) + "\n")
+  temporary = tmp_path / "temporary"
+  temporary.mkdir()
+  monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+  largest, ended = [0], threading.Event()
+
+  def watch():
+    while not ended.wait(0.001):
+      total = bytes_below(staging) + bytes_below(temporary)
+      largest[0] = max(largest[0], total)
+
+  watching = threading.Thread(target=watch)
+  watching.start()
+  try:
+    # A temporary file without a name is not seen, but cannot be larger.
+    with full_disk_test.files_of_at_most(20_000):
+      store, _ = run.prepare(
+        run.Options(
+          (str(text),),
+          url,
+          compression=compression,
+          chunk=2**12,
+          shard_bytes=2**17,
+          duplicates="drop",
+        )
+      )
+  finally:
+    ended.set()
+    watching.join()
+  tokens = store.manifest.arrays["tokens"].num_bytes
+  assert tokens > 500_000
+  # The lock, the manifest and tables of chunks.
+  assert 0 < largest[0] < 20_000
+  stores.verify_store(url)
+
+
+def test_duplicates_take_five_requests_per_group(bucket, text):
+  options = run.Options(
+    (str(text),), f"{bucket.root}/store", duplicates="drop", shard_bytes=2**14
+  )
+  store, _ = run.prepare(options)
+  assert store.num_documents == 200
+  requests = [own for own in bucket.requests if "/duplicates-" in own.name]
+  files = {own.name.rpartition("/")[2] for own in requests if "." in own.name}
+  groups = {name for name in files if name.endswith(".hashes")}
+  assert len(groups) > 5
+  # Of hashes a look, a write and a read; of what is left out a write, a read.
+  reads_and_writes = [
+    own for own in requests if own.name.endswith((".hashes", ".drops"))
+    and own.method in ("GET", "PUT", "POST")
+  ]  # fmt: skip
+  assert len(reads_and_writes) == 5 * len(groups)
 
 
 def test_prepared_again_it_has_nothing_to_do(bucket, text):
@@ -83,7 +159,7 @@ def test_prepared_again_it_has_nothing_to_do(bucket, text):
   assert prepare(text, url).returncode == 0
   bucket.clear()
   assert prepare(text, url).returncode == 0
-  assert {own.method for own in bucket.requests} == {"GET"}
+  assert {own.method for own in bucket.requests} <= {"GET", "HEAD"}
 
 
 def test_another_store_there_is_refused_and_replaced_on_request(
@@ -117,7 +193,7 @@ def test_of_writers_of_different_stores_one_succeeds(bucket, tmp_path):
 
   def publish(number):
     try:
-      destination.Destination(url).publish(paths[number], overwrite=False)
+      destination.open_destination(url).publish(paths[number], overwrite=False)
       results[number] = None
     except errors.StoreError as error:
       results[number] = str(error)
@@ -138,11 +214,11 @@ def test_of_writers_of_different_stores_one_succeeds(bucket, tmp_path):
 WRITER = """
 import pathlib, sys
 from chomp_data import errors
-from chomp_data.stores import claims
+from chomp_data.storage import claims
 from chomp_data.stores.zarr import destination
 claims.RENEW_S, claims.SILENT_S, claims._LOOK_S = 0.2, 3.0, 0.05
 path, url, overwrite = sys.argv[1:]
-target = destination.Destination(url)
+target = destination.open_destination(url)
 print("begin", flush=True)
 sys.stdin.readline()
 try:
@@ -180,7 +256,9 @@ def test_exactly_one_of_concurrent_processes_writes_its_store(
   for repeat in range(3):
     url = f"{bucket.root}/{repeat}"
     if overwrite:
-      destination.Destination(url).publish(staged(tmp_path / "old", 9), False)
+      destination.open_destination(url).publish(
+        staged(tmp_path / "old", 9), False
+      )
     bucket.delay_s = lambda request: 0.005
     processes = [writer(path, url, overwrite) for path in paths]
     begin(*processes)
@@ -196,7 +274,7 @@ def test_exactly_one_of_concurrent_processes_writes_its_store(
       assert verify.verify_store(url).hash == hashes[winners[0]]
     for i, text in enumerate(said):
       assert i in winners or url in text
-    assert not places.at(f"{url}.claim").names()
+    assert not opening.open_storage(f"{url}.claim").names()
     for path in (tmp_path / "old",):
       shutil.rmtree(path, ignore_errors=True)
 
@@ -219,7 +297,7 @@ def killed_writer(bucket, path, url):
   process.kill()
   process.communicate()
   bucket.clear()
-  assert not destination.Destination(url).holds_store()
+  assert not destination.open_destination(url).holds_store()
 
 
 def test_a_writer_of_another_store_takes_over_from_a_killed_one(
@@ -228,9 +306,9 @@ def test_a_writer_of_another_store_takes_over_from_a_killed_one(
   url = f"{bucket.root}/store"
   first, other = staged(tmp_path / "a", 0, 4_000), staged(tmp_path / "b", 1)
   killed_writer(bucket, first, url)
-  assert len(places.at(url).names()) > 0
+  assert len(opening.open_storage(url).names()) > 0
   began = time.monotonic()
-  destination.Destination(url).publish(other, overwrite=False)
+  destination.open_destination(url).publish(other, overwrite=False)
   # It ran on this machine: nobody waits for it.
   assert time.monotonic() - began < claims.SILENT_S / 4
   assert verify.verify_store(url).hash == stores.open_store(other).hash
@@ -258,12 +336,12 @@ def test_a_claim_of_another_machine_is_taken_over_once_it_is_silent(
   url = f"{bucket.root}/store"
   record = {"writer": "a", "store": "b", "host": "far", "pid": 1,
             "process": ["boot", "space", "1"]}  # fmt: skip
-  claim = places.at(claims.place_of(url))
-  claim.write(claims.NAME, json.dumps(record).encode())
-  places.at(url).write("tokens/c/1", b"of an unfinished store")
+  claim = opening.open_storage(claims.place_of(url))
+  claim.put(claims.NAME, json.dumps(record).encode())
+  opening.open_storage(url).put("tokens/c/1", b"of an unfinished store")
   path = staged(tmp_path / "a", 0)
   began = time.monotonic()
-  destination.Destination(url).publish(path, overwrite=False)
+  destination.open_destination(url).publish(path, overwrite=False)
   assert time.monotonic() - began > 1.0
   assert verify.verify_store(url).hash == stores.open_store(path).hash
   assert not claim.names()
@@ -275,28 +353,28 @@ def test_a_claim_that_is_renewed_is_another_writers(
   monkeypatch.setattr(claims, "SILENT_S", 5.0)
   monkeypatch.setattr(claims, "_LOOK_S", 0.05)
   url = f"{bucket.root}/store"
-  claim = places.at(claims.place_of(url))
+  claim = opening.open_storage(claims.place_of(url))
   record = {"writer": "a", "store": "b", "host": "far", "pid": 7}
-  claim.write(claims.NAME, json.dumps(record).encode())
+  claim.put(claims.NAME, json.dumps(record).encode())
   ended = threading.Event()
 
   def renew():
     while not ended.wait(0.3):
       record["renewals"] = record.get("renewals", 0) + 1
-      claim.write(claims.NAME, json.dumps(record).encode())
+      claim.put(claims.NAME, json.dumps(record).encode())
 
   thread = threading.Thread(target=renew)
   thread.start()
   try:
     for overwrite in (False, True):
       with pytest.raises(errors.StoreError, match="process 7 of 'far'"):
-        destination.Destination(url).publish(
+        destination.open_destination(url).publish(
           staged(tmp_path / f"{overwrite}", 0), overwrite
         )
   finally:
     ended.set()
     thread.join()
-  assert not places.at(url).names()
+  assert not opening.open_storage(url).names()
 
 
 def test_a_writer_that_was_stopped_too_long_finds_its_claim_gone(
@@ -325,39 +403,45 @@ def test_what_fails_is_free_at_once(bucket, tmp_path):
     403 if request.method in ("PUT", "POST") and "c/1" in request.name else None
   )
   with pytest.raises(errors.StoreError, match="credentials that may write"):
-    destination.Destination(url).publish(staged(tmp_path / "a", 0), False)
+    destination.open_destination(url).publish(staged(tmp_path / "a", 0), False)
   bucket.clear()
-  assert places.at(url).names()
-  destination.Destination(url).publish(staged(tmp_path / "b", 1), False)
+  assert opening.open_storage(url).names()
+  destination.open_destination(url).publish(staged(tmp_path / "b", 1), False)
   verify.verify_store(url)
-  assert not places.at(f"{url}.claim").names()
+  assert not opening.open_storage(f"{url}.claim").names()
 
 
 def test_a_late_writer_touches_nothing_and_says_so(bucket, tmp_path):
   url = f"{bucket.root}/store"
-  destination.Destination(url).publish(staged(tmp_path / "a", 0), False)
-  kept = {name: places.at(url).read(name) for name in places.at(url).names()}
+  destination.open_destination(url).publish(staged(tmp_path / "a", 0), False)
+  kept = {
+    name: opening.open_storage(url).get(name)
+    for name in opening.open_storage(url).names()
+  }
   with pytest.raises(errors.StoreError, match="another writer was first"):
-    destination.Destination(url).publish(staged(tmp_path / "b", 1), False)
-  assert kept == {n: places.at(url).read(n) for n in places.at(url).names()}
+    destination.open_destination(url).publish(staged(tmp_path / "b", 1), False)
+  assert kept == {
+    n: opening.open_storage(url).get(n)
+    for n in opening.open_storage(url).names()
+  }
 
 
 def test_a_writer_that_comes_upon_other_objects_loses(bucket, tmp_path):
   url = f"{bucket.root}/store"
-  places.at(url).write("tokens/c/1", b"of somebody else")
+  opening.open_storage(url).put("tokens/c/1", b"of somebody else")
   with pytest.raises(errors.StoreError, match=f"{url}/tokens/c/1 must not"):
-    destination.Destination(url).publish(staged(tmp_path / "a", 0), False)
-  assert not destination.Destination(url).holds_store()
-  assert places.at(url).read("tokens/c/1") == b"of somebody else"
-  destination.Destination(url).publish(tmp_path / "a", overwrite=True)
+    destination.open_destination(url).publish(staged(tmp_path / "a", 0), False)
+  assert not destination.open_destination(url).holds_store()
+  assert opening.open_storage(url).get("tokens/c/1") == b"of somebody else"
+  destination.open_destination(url).publish(tmp_path / "a", overwrite=True)
   verify.verify_store(url)
 
 
 def test_objects_that_are_no_store_are_not_removed(bucket, tmp_path):
   url = f"{bucket.root}/store"
-  places.at(url).write("precious/data", b"1")
+  opening.open_storage(url).put("precious/data", b"1")
   with pytest.raises(errors.StoreError, match="'precious/data'"):
-    destination.Destination(url).publish(staged(tmp_path / "a", 0), True)
+    destination.open_destination(url).publish(staged(tmp_path / "a", 0), True)
   assert names(bucket) == ["store/precious/data"]
 
 
@@ -380,7 +464,7 @@ def killed_uploads(bucket, tmp_path, count, seed=0):
   code = (
     "import pathlib, sys\n"
     "from chomp_data.stores.zarr import destination\n"
-    "target = destination.Destination(sys.argv[2])\n"
+    "target = destination.open_destination(sys.argv[2])\n"
     "print('begin', flush=True)\n"
     "if not target.holds_store():\n"
     "  target.publish(pathlib.Path(sys.argv[1]), False)\n"
@@ -404,12 +488,14 @@ def killed_uploads(bucket, tmp_path, count, seed=0):
         process.send_signal(signal.SIGKILL)
       process.communicate()
       bucket.clear()
-      if destination.Destination(url).holds_store():
+      if destination.open_destination(url).holds_store():
         break
       with pytest.raises(errors.StoreError, match="unfinished"):
         stores.open_store(url)
     assert verify.verify_store(url).hash == expected
-    assert len(names(bucket)) == (i + 1) * len(list(_files(path)))
+    # One that is killed once its store is whole leaves its claim.
+    left = [name for name in names(bucket) if ".claim/" not in name]
+    assert len(left) == (i + 1) * len(list(_files(path)))
     whole += 1
   return whole
 

@@ -94,7 +94,7 @@ def check(source, corpus, rows):
   slow = labelled.expected({0: corpus}, spans, SEQ_LEN)
   plain = source.read(spans)
   np.testing.assert_array_equal(plain["loss_mask"], slow["loss_mask"])
-  assert ("loss_weight" in plain) == corpus.store.has_weights
+  assert ("loss_weight" in plain) == corpus.store.labels.has_weights
   assert "label_weight" not in plain
   asked = source.read(spans, ("loss_weight",))
   np.testing.assert_array_equal(asked["loss_weight"], slow["loss_weight"])
@@ -155,8 +155,8 @@ def test_a_store_without_labels_is_asked_for_none(corpora, monkeypatch):
   corpus = corpora[3]
   source = bins(corpus.store, packing_buffer_docs=5)
   spans = source.plan(np.arange(3))
-  for name in ("label_runs", "trained_before", "document_weights", "levels"):
-    monkeypatch.setattr(type(corpus.store), name, None)
+  for name in ("runs", "trained_before", "document_weights"):
+    monkeypatch.setattr(type(corpus.store.labels), name, None)
   batch = source.read(spans, row_source.OPTIONAL_FIELDS)
   assert "loss_weight" not in batch
 

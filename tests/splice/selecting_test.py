@@ -13,7 +13,7 @@ import chomp_data
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.sources import document_columns
-from chomp_data.splice import document_selection
+from chomp_data.splice import selecting
 from chomp_data.stores import document_fields
 from chomp_data.stores.zarr import store_writer
 from chomp_data.testing import stores as testing_stores
@@ -109,6 +109,17 @@ def test_too_few_candidates_fill_up_with_the_longest_on_request(
     "2 of num_docs=3" in w and "shortest of them: 50 tokens" in w
     for w in warnings
   )
+
+
+def test_documents_that_fill_up_are_those_not_selected_yet(store):
+  got = several(
+    store,
+    num_docs=4,
+    strict_num_docs=False,
+    doc_select_mode="shortest",
+    min_doc_length=50,
+  )
+  assert got == [1, 3, 5, 0]
 
 
 def test_doc_index_is_honoured_within_the_limits(store, warnings):
@@ -275,17 +286,14 @@ def test_what_goes_to_a_reader_does_not_grow_with_documents(
 def test_documents_of_many_batches_are_those_of_one_sort(mode, count):
   total, batch = 300_000, 7_000
   lengths = np.random.default_rng(0).integers(0, 300, total)
-  excluded = np.arange(0, total, 3)
-  documents, selected_lengths = document_selection.select(
+  documents, selected_lengths = selecting.best_documents(
     ((i, lengths[i : i + batch]) for i in range(0, total, batch)),
     mode,
-    document_selection.Limits(max_length=280),
+    selecting.Limits(max_length=280),
     count,
     7,
-    excluded,
   )
   fits = (lengths > 0) & (lengths <= 280)
-  fits[excluded] = False
   some = np.flatnonzero(fits)
   rank = {"first": some, "longest": -lengths[some], "shortest": lengths[some]}
   want = some[np.lexsort((some, rank[mode]))][:count]
@@ -299,8 +307,8 @@ def test_a_random_choice_is_the_same_in_batches_of_any_size(batch):
 
   def chosen(size, count):
     batches = ((i, lengths[i : i + size]) for i in range(0, len(lengths), size))
-    return document_selection.select(
-      batches, "random", document_selection.Limits(), count, 7
+    return selecting.best_documents(
+      batches, "random", selecting.Limits(), count, 7
     )[0]
 
   whole = chosen(len(lengths), None)

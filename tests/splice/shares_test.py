@@ -12,11 +12,14 @@ import pytest
 from chomp_data.splice import shares as shares_lib
 
 
-def shares(lengths, tau=1.0, strides=None, **changes):
-  strides = [1] * len(lengths) if strides is None else strides
-  return shares_lib.Shares(
-    np.asarray(lengths), np.asarray(strides), tau, **changes
+def shares(
+  lengths, tau=1.0, strides=(), weights=None, groups=None, group_weights=None
+):
+  overrides = {i: (stride, 0.0) for i, stride in enumerate(strides)}
+  named = shares_lib.DocumentShares(
+    weights or {}, overrides, groups, (), group_weights or {}
   )
+  return shares_lib.Shares(np.asarray(lengths), 1, tau, named)
 
 
 def usable(count, out=()):

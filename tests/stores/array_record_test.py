@@ -20,6 +20,7 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.stores import base as store_base
 from chomp_data.stores.array_record import record_files
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -101,8 +102,8 @@ def test_documents_are_those_of_the_equal_store(pair):
   corpus, store = pair
   assert corpus.num_documents == store.num_documents == len(LENGTHS)
   assert corpus.num_tokens == store.num_tokens == sum(LENGTHS)
-  assert corpus.vocab_size == store.vocab_size
-  assert corpus.chunk_tokens == 256 * 1024
+  assert corpus.tokenizer_info.vocab_size == store.tokenizer_info.vocab_size
+  assert corpus.opened.chunk_tokens == 256 * 1024
   assert read_all(corpus) == read_all(store)
   wanted = np.asarray([10, 0, 4, 4, 1])
   for got, expected in zip(
@@ -213,7 +214,7 @@ def test_batches_of_a_config_are_those_of_the_equal_store(pair, kind, shuffle):
   order = {"kind": shuffle}
   if (kind, shuffle) != ("bin", "block") and shuffle == "block":
     order["io_block_size"] = 16
-  of_corpus = {"token_dtype": corpus.token_dtype.name, "vocab_size": 256}
+  of_corpus = {"token_dtype": corpus.opened.token_dtype.name, "vocab_size": 256}
   of_corpus.update(pad_id=0, eos_id=1)
   pipes = [
     pipeline.build(
@@ -257,7 +258,7 @@ def test_offsets_of_many_pages_are_right(make):
   assert got.tolist() == ((spans[:, None] + np.arange(9)) % 251).tolist()
   wanted = np.asarray([131_070, 131_071, 131_072, 149_999])
   assert corpus.bounds(wanted)[1].tolist() == lengths[wanted].tolist()
-  assert corpus.document_id(149_999).endswith(
+  assert corpus.document_ids([149_999])[0].endswith(
     "-00002-of-00003.array_record:49999"
   )
 
@@ -330,13 +331,13 @@ def test_document_ids_name_file_and_record(make):
     f"{second}:2", f"{first}:01", f"{first}:-1", f"{first}:x", "x:0", "", "0",
     f"{first}:\u0663",
   ]  # fmt: skip
-  ids = [corpus.document_id(i) for i in range(5)]
+  ids = [corpus.document_ids([i])[0] for i in range(5)]
   assert corpus.find_documents([*ids, *wrong]) == {
     **{name: [i] for i, name in enumerate(ids)},
     **{name: [] for name in wrong},
   }
   with pytest.raises(IndexError, match="got 5"):
-    corpus.document_id(5)
+    corpus.document_ids([5])[0]
 
 
 def test_a_file_and_a_glob_open_as_their_documents(make):
@@ -345,22 +346,22 @@ def test_a_file_and_a_glob_open_as_their_documents(make):
   names = sorted(file.name for file in path.glob("*.array_record"))
   one = open_corpus(path / names[1])
   assert read_all(one) == lists_of(documents[2:4])
-  assert one.document_id(0) == f"{names[1]}:0"
+  assert one.document_ids([0])[0] == f"{names[1]}:0"
   some = open_corpus(f"{path}/documents-0000[02]*")
   assert read_all(some) == lists_of(documents[:2] + documents[4:])
   every = open_corpus(f"{path.parent}/*/*-00002-of-*")
-  assert every.document_id(1) == f"{path.name}/{names[2]}:1"
+  assert every.document_ids([1])[0] == f"{path.name}/{names[2]}:1"
 
 
 def test_what_a_corpus_has_not_is_said(make):
   corpus = make([[1]])
-  assert corpus.token_dtype == np.dtype("<u2")
+  assert corpus.opened.token_dtype == np.dtype("<u2")
   assert not hasattr(corpus, "manifest")
-  assert corpus.tokenizer_identity is None
+  assert corpus.opened.tokenizer_identity is None
   named = open_corpus(corpus.path, tokenizer="gpt")
-  assert named.tokenizer_identity == ("name", "gpt")
+  assert named.opened.tokenizer_identity == ("name", "gpt")
   with pytest.raises(stores.StoreError, match="tokenizer"):
-    corpus.tokenizer_file()
+    store_base.tokenizer_file(corpus)
 
 
 # --- the index --------------------------------------------------------------
@@ -505,9 +506,9 @@ def test_a_pickled_corpus_is_small_and_opens_at_first_use(make):
   script = (
     "import pickle, sys\n"
     "store = pickle.loads(sys.stdin.buffer.read())\n"
-    "assert '_opened' not in vars(store)\n"
+    "assert 'opened' not in vars(store)\n"
     "print(store.hash, store.read_document(6).tolist())\n"
-    "assert store._opened.tokens._cache.room == 4096\n"
+    "assert store.cache_bytes == 4096\n"
     "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
   )
   done = subprocess.run(
@@ -548,27 +549,28 @@ def test_blocks_are_fetched_once_while_they_fit_the_cache(make):
     corpus.read_tokens(np.asarray([start]), np.asarray([100]))
   # The last span is of both blocks, one of which is the one that is kept.
   assert corpus.counters.chunks_fetched == 20 + 4
-  assert len(corpus._opened.tokens._cache._copied) == 1
 
 
 def test_what_was_prefetched_is_not_fetched_again(make):
-  corpus = make(documents_of([700] * 20), cache_bytes=8 * (1400 + 256))
+  corpus = make(documents_of([700] * 20), cache_bytes=8 * 1400)
   starts, lengths = np.arange(700, 8400, 700), np.full(11, 600)
   corpus.read_tokens(starts[9:], lengths[9:])
   before = corpus.counters.snapshot()
   corpus.prefetch(starts, lengths)
   ahead = corpus.counters - before
-  assert (ahead.chunks_fetched, ahead.coalesced_ranges) == (8, 11)
-  for start in starts[:8].tolist():
+  # Two of the eleven were there, and all that is planned stays.
+  assert (ahead.chunks_fetched, ahead.coalesced_ranges) == (6, 11)
+  for number, start in enumerate(starts[:8].tolist()):
+    fetched = corpus.counters.chunks_fetched
     corpus.read_tokens(np.asarray([start]), np.asarray([600]))
+    assert corpus.counters.chunks_fetched - fetched == (number >= 6)
     # A block of another place evicts none that is still to come.
     corpus.read_tokens(np.asarray([13_000]), np.asarray([5]))
   assert (corpus.counters - before).chunks_fetched <= 8 + 8
-  assert corpus.counters.chunks_fetched == before.chunks_fetched + 9
 
 
 def test_what_an_earlier_prefetch_left_goes_before_what_is_in_use(make):
-  corpus = make(documents_of([700] * 20), cache_bytes=8 * (1400 + 256))
+  corpus = make(documents_of([700] * 20), cache_bytes=8 * 1400)
 
   def read(documents):
     before = corpus.counters.chunks_fetched
@@ -596,7 +598,7 @@ def test_short_documents_are_read_together(make, group_size, records):
 def test_few_files_are_open_at_once(make):
   documents = documents_of([5] * 12)
   corpus = make(documents, files=6)
-  readers = record_files.Readers(corpus._opened.corpus, max_open=2)
+  readers = record_files.Readers(corpus.opened.corpus, max_open=2)
   for file in (0, 1, 2, 1, 5, 0):
     assert readers.get(file).num_records == 2
     assert len(readers) <= 2
@@ -623,9 +625,6 @@ def test_threads_read_what_one_reads(make):
   for thread in threads:
     thread.join()
   assert not wrong
-  cache = corpus._opened.tokens._cache
-  held = [*cache._copied.values(), *cache._ahead.values()]
-  assert sum(values.nbytes + 256 for values in held) == cache._bytes <= 4096
 
 
 @pytest.mark.parametrize("most", [250, 30_000, 60_000, 200_000])

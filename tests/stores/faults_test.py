@@ -23,15 +23,15 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 TOKENS = ("zarr", "zarr zstd", "array_record")
 SAMPLES = {
   "samples": samples_array_record.write_samples,
-  "arrow": saving.save_to_disk,
+  "arrow": save_to_disk.save_to_disk,
 }
 KINDS = (*TOKENS, *SAMPLES)
 # Where files end ArrayRecord and Arrow say where everything is.
@@ -197,8 +197,10 @@ def test_no_flipped_bit_is_silent(original):
       faults.append(lambda file=file, at=int(at), bit=bit: flip(file, at, bit))
   found = outcomes(original, faults)
   assert {what for _, what in found} <= {"refused", "as before"}, found
-  # Padding, and what nobody asks for, may be read as before.
-  assert found["open", "refused"] > len(faults) * 0.6, found
+  # Padding, and what nobody asks for, may be read as before; so may the last
+  # `END` bytes of record files, which an index replaces: 22 of 29 flips.
+  share = 0.25 if original.kind in ("array_record", "samples") else 0.6
+  assert found["open", "refused"] > len(faults) * share, found
 
 
 def test_every_cut_or_grown_file_is_refused(original):
@@ -331,7 +333,11 @@ def test_a_store_that_was_written_anew_is_another_store(rewritten):
 
 
 def test_the_error_says_how_to_take_files_as_they_are(rewritten):
-  kind, path, (first, second, _) = rewritten
+  kind, path, files = rewritten
+  first, second, _ = files
+  for i, file in enumerate(files):
+    os.utime(file, ns=(i, i))
+  shutil.rmtree(f"{path}.index")
   before = opened(kind, path).hash
   first.rename(path / "kept")
   second.rename(first)
@@ -367,8 +373,15 @@ def test_damage_is_found_where_the_index_is_in_the_cache(tmp_path, monkeypatch):
       if json.loads(file.read_bytes())["store"] == str(tmp_path / "b")
     )
   )
-  with pytest.raises(stores.StoreError, match=f"{paths[0]} must hold"):
-    testing_stores.open_array_records(paths[0].parent)
+  # A file of the same size and time is compared when it is read.
+  store = testing_stores.open_array_records(paths[0].parent)
+  with pytest.raises(
+    stores.StoreError, match=f"{paths[0]}: record 0 .* If it is right as it is"
+  ) as caught:
+    store.read_document(0)
+  shutil.rmtree(str(caught.value).rpartition("remove ")[2].removesuffix("."))
+  store = testing_stores.open_array_records(paths[0].parent)
+  assert store.read_document(0).tolist() == [2] * 100
 
 
 def test_a_state_that_names_a_file_twice_is_refused(tmp_path):

@@ -23,18 +23,18 @@ from chomp_data.loading import checkpoint_sums
 from chomp_data.loading import state as state_lib
 from chomp_data.prepare import part_files
 from chomp_data.prepare import run
-from chomp_data.prepare import saving
-from chomp_data.prepare.reading import arrow
-from chomp_data.stores import adopted
-from chomp_data.stores import checksums
-from chomp_data.stores import relative_names
+from chomp_data.prepare.reading import saved_datasets
+from chomp_data.storage import checksums
+from chomp_data.storage import relative_names
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.tokenized import levanter_store
-from chomp_data.stores.tokenized import remote_chunks
+from chomp_data.stores.tokenized import zarr_chunks
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 LEVANTER = pathlib.Path(__file__).parent / "fixtures" / "levanter"
 
@@ -162,8 +162,8 @@ def indexed_records_that_changed(root):
 def adopted_records(root):
   records(root)
   names = tuple(sorted(own.name for own in root.iterdir()))
-  adopted.adopt(root, root, names)
-  return pathlib.Path(f"{root}.adopted", adopted.FILE)
+  checksum_sidecar.adopt(root, root, names)
+  return pathlib.Path(f"{root}.adopted", checksum_sidecar.FILE)
 
 
 def prepared_records(root):
@@ -199,7 +199,7 @@ FIELDS = {"pixels": samples.ArrayField(("height", "width", 3), "uint8")}
 
 def saved(root):
   pytest.importorskip("pyarrow")
-  saving.save_to_disk(root, some_samples(), samples_per_file=2)
+  save_to_disk.save_to_disk(root, some_samples(), samples_per_file=2)
   return root / "state.json"
 
 
@@ -208,7 +208,7 @@ def read_samples(root):
 
 
 def read_saved_text(root):
-  return arrow.saved_files(str(root), sorted(os.listdir(root)))
+  return saved_datasets.files_of(str(root), sorted(os.listdir(root)))
 
 
 def indexed_samples(root):
@@ -286,7 +286,7 @@ def zarr_json(root):
 
 def read_zarr_json(root):
   file = root / "zarr.json"
-  return remote_chunks.format_of(str(file), file.read_bytes())
+  return zarr_chunks.format_of(str(file), file.read_bytes())
 
 
 CASES = {

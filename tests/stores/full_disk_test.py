@@ -17,9 +17,9 @@ import pytest
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.loading import checkpoint_sums
-from chomp_data.prepare import work_files
-from chomp_data.stores import adopted
-from chomp_data.stores import places
+from chomp_data.prepare import scratch
+from chomp_data.storage import opening
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_writer
 from chomp_data.testing import stores as testing_stores
@@ -55,9 +55,11 @@ WRITES = {
   "chunk of zstd": lambda path: testing_stores.make_store(
     path / "store", documents(), chunk=1_024, compression="zstd"
   ),
-  "work": lambda path: work_files.write(str(path), "work", bytes(10**5)),
-  "place": lambda path: places.at(str(path)).write("place", bytes(10**5)),
-  "pages.bin": lambda path: adopted.adopt(path, path, ("large",)),
+  "work": lambda path: scratch.storage_at(str(path)).put("work", bytes(10**5)),
+  "place": lambda path: opening.open_storage(str(path)).put(
+    "place", bytes(10**5)
+  ),
+  "pages.bin": lambda path: checksum_sidecar.adopt(path, path, ("large",)),
   "sums.json": sums,
 }
 

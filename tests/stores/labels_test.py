@@ -101,16 +101,17 @@ def test_a_level_that_the_table_lacks_is_an_error():
 
 
 def test_starts_that_fall_are_an_error():
+  runs = labels_lib.LabelRuns(
+    starts=labels_lib.Held(np.asarray([0, 3, 2])),
+    levels=labels_lib.Held(np.asarray([0, 1, 0], np.uint8)),
+    sums=labels_lib.Held(np.asarray([0, 0, 1, 1])),
+    num_runs=3,
+    num_tokens=5,
+    weights=WEIGHTS,
+    path="here",
+  )
   with pytest.raises(stores.StoreError, match="label_starts must not decrease"):
-    labels_lib.LabelRuns(
-      starts=labels_lib.Held(np.asarray([0, 3, 2])),
-      levels=labels_lib.Held(np.asarray([0, 1, 0], np.uint8)),
-      sums=labels_lib.Held(np.asarray([0, 0, 1, 1])),
-      num_runs=3,
-      num_tokens=5,
-      weights=WEIGHTS,
-      path="here",
-    )
+    runs.before(np.asarray([1]))
 
 
 LENGTHS = [9, 0, 30, 1, 12, 25, 3, 0, 180, 2]
@@ -141,23 +142,25 @@ def test_labels_of_a_store_are_those_that_were_written(
   levels = np.concatenate(corpus.levels)
   # In another process, too: what is opened stays here.
   for store in (corpus.store, pickle.loads(pickle.dumps(corpus.store))):
-    assert store.has_labels
-    assert store.has_weights
-    assert store.levels.tolist() == list(labelled.LEVELS)
-    span, begin, stop, level = store.label_runs(*store.bounds(np.arange(10)))
+    assert store.labels.has_runs
+    assert store.labels.has_weights
+    assert store.labels.levels.tolist() == list(labelled.LEVELS)
+    span, begin, stop, level = store.labels.runs(*store.bounds(np.arange(10)))
     for document, own in enumerate(corpus.levels):
       pick = span == document
       found = np.repeat(level[pick], (stop - begin)[pick])
       assert found.tolist() == own.tolist()
     np.testing.assert_array_equal(
-      store.trained_before(np.arange(len(levels) + 1)),
+      store.labels.trained_before(np.arange(len(levels) + 1)),
       np.concatenate([[0], np.cumsum(levels > 0)]),
     )
     documents = np.asarray([9, 0, 3, 3])
     wanted = np.asarray(corpus.weights, np.float32)[documents]
-    np.testing.assert_array_equal(store.document_weights(documents), wanted)
+    np.testing.assert_array_equal(
+      store.labels.document_weights(documents), wanted
+    )
     with pytest.raises(IndexError, match=r"0 \.\. 9.*got 10"):
-      store.document_weights(np.asarray([10]))
+      store.labels.document_weights(np.asarray([10]))
   assert not corpus.store.counters.spans  # No token was read.
 
 
@@ -173,9 +176,9 @@ def test_labels_that_were_altered_are_an_error(corpus, name):
   every = np.arange(store.num_tokens + 1)
 
   def ask():
-    store.label_runs(every[:1], every[-1:])
-    store.trained_before(every)
-    store.document_weights(np.arange(10))
+    store.labels.runs(every[:1], every[-1:])
+    store.labels.trained_before(every)
+    store.labels.document_weights(np.arange(10))
 
   with pytest.raises(stores.StoreError, match=name):
     ask()
@@ -185,16 +188,16 @@ def test_labels_that_were_altered_are_an_error(corpus, name):
 
 def test_a_store_without_labels_trains_on_everything(tmp_path):
   store = testing_stores.make_store(tmp_path / "store", [[3, 4], [], [5]])
-  assert not store.has_labels
-  assert not store.has_weights
-  assert store.trains_on_all
-  assert store.levels.tolist() == [0, 1]
-  found = store.label_runs(np.asarray([0, 1, 1]), np.asarray([2, 0, 2]))
+  assert not store.labels.has_runs
+  assert not store.labels.has_weights
+  assert store.labels.trains_on_all
+  assert store.labels.levels.tolist() == [0, 1]
+  found = store.labels.runs(np.asarray([0, 1, 1]), np.asarray([2, 0, 2]))
   assert [own.tolist() for own in found] == [[0, 2], [0, 0], [2, 2], [1, 1]]
-  assert store.trained_before(np.arange(4)).tolist() == [0, 1, 2, 3]
-  assert store.document_weights(np.arange(3)).tolist() == [1, 1, 1]
+  assert store.labels.trained_before(np.arange(4)).tolist() == [0, 1, 2, 3]
+  assert store.labels.document_weights(np.arange(3)).tolist() == [1, 1, 1]
   with pytest.raises(IndexError, match="start 2, length 2"):
-    store.label_runs(np.asarray([2]), np.asarray([2]))
+    store.labels.runs(np.asarray([2]), np.asarray([2]))
 
 
 @pytest.mark.parametrize(
@@ -209,4 +212,4 @@ def test_what_trains_on_all_is_known(tmp_path, weights, levels, all_trained):
     levels=levels,
     label_levels=None if levels is None else [[1, 1], [1]],
   )
-  assert store.trains_on_all == all_trained
+  assert store.labels.trains_on_all == all_trained

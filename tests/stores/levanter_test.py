@@ -10,6 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorstore as ts
 
 from chomp_data import pipeline
 from chomp_data import stores
@@ -55,8 +56,8 @@ def test_what_levanter_wrote_is_what_is_read(cache, cache_bytes):
     *np.concatenate(documents())[2:302].tolist(),
     *np.concatenate(documents())[:7].tolist(),
   ]
-  assert store.token_dtype == np.int32
-  assert store.chunk_tokens == 256 * 1024
+  assert store.opened.token_dtype == np.int32
+  assert store.opened.chunk_tokens == 256 * 1024
   assert store.document_ids([5]) == [f"{cache.name}:5"]
 
 
@@ -66,6 +67,43 @@ def test_both_layouts_of_the_same_documents_have_one_identity(tmp_path):
     path = shutil.copytree(FIXTURES / name, tmp_path / name)
     hashes.add(opened(path).hash)
   assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("index", ["end", "start", "none"])
+def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
+  tokens = np.random.default_rng(0).integers(0, VOCAB, 500).astype(np.int32)
+  tokens[64:128] = 0  # Left out by TensorStore, where there is an index.
+  arrays = {"data": tokens, "offsets": np.asarray([2, 70, 500], np.int64)}
+  for name, values in arrays.items():
+    inner = [{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 1}}]
+    sharding = {"chunk_shape": [64], "codecs": inner, "index_location": index}
+    sharded = {"name": "sharding_indexed", "configuration": sharding}
+    metadata = {
+      "shape": [2**20],
+      "data_type": values.dtype.name,
+      "chunk_grid": {
+        "name": "regular",
+        "configuration": {"chunk_shape": [256]},
+      },
+      "codecs": inner if index == "none" else [sharded],
+    }
+    path = tmp_path / "train" / "input_ids" / name
+    spec = {
+      "driver": "zarr3",
+      "kvstore": {"driver": "file", "path": f"{path}/"},
+      "metadata": metadata,
+    }
+    array = ts.open(spec, create=True).result()
+    array[: len(values)].write(values).result()
+  ledger = {"total_num_rows": 2, "is_finished": True}
+  (tmp_path / "train" / "shard_ledger.json").write_text(json.dumps(ledger))
+  store = opened(tmp_path / "train")
+  assert store.read_tokens([0], [500]).tolist() == tokens.tolist()
+  assert held(store) == [tokens[:70].tolist(), tokens[70:].tolist()]
+  store = opened(tmp_path / "train")
+  os.truncate(tmp_path / "train" / "input_ids" / "data" / "c" / "1", 0)
+  with pytest.raises(stores.StoreError, match="data/c/1"):
+    store.read_tokens([300], [5])
 
 
 def test_a_run_reads_a_levanter_cache_in_place(cache):
@@ -106,7 +144,7 @@ def test_files_that_are_missing_are_no_zeros(cache):
   for file in sorted(cache.rglob("*/c/0")):
     before = file.read_bytes()
     file.unlink()
-    with pytest.raises(stores.StoreError, match=r"must (exist|hold)"):
+    with pytest.raises(stores.StoreError, match=r"must (exist|hold|have)"):
       opened(cache)
     file.write_bytes(before)
 

@@ -12,6 +12,9 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.kernels import compiled
+from chomp_data.storage import checked_file
+from chomp_data.stores.tokenized import mapped_tokens
 from chomp_data.stores.tokenized import megatron_store
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "megatron"
@@ -65,7 +68,7 @@ def test_what_megatron_wrote_is_what_is_read(
 ):
   store = opened(f"{corpus(name)}{suffix}", vocab_size)
   assert held(store) == [d.tolist() for d in documents(vocab_size)]
-  assert store.token_dtype == np.dtype(dtype)
+  assert store.opened.token_dtype == np.dtype(dtype)
   assert store.num_tokens == sum(map(len, documents(vocab_size)))
   assert store.document_ids([5, 0]) == [f"{name}:5", f"{name}:0"]
   assert store.find_documents([f"{name}:3", "other"]) == {
@@ -207,6 +210,46 @@ def test_ids_beyond_the_vocabulary_are_an_error_at_every_read(corpus):
   values.tofile(f"{path}.bin")
   with pytest.raises(stores.StoreError, match="got -7 at token 50"):
     opened(path)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_ids_of_others_in_an_output_do_not_matter(corpus, is_compiled):
+  store = opened(corpus("uint16_document"), 50_000)
+  out = np.full(20, 70_000, np.int32)
+  with compiled.allowed(is_compiled):
+    starts, positions = np.asarray([0, 2, 3]), np.asarray([1, 9, 12])
+    store.copy_tokens(starts, np.asarray([3, 0, 5]), out, positions)
+  whole = np.concatenate(documents(50_000))
+  assert out[1:4].tolist() == whole[:3].tolist()
+  assert out[12:17].tolist() == whole[3:8].tolist()
+  assert (np.delete(out, [*range(1, 4), *range(12, 17)]) == 70_000).all()
+
+
+@pytest.mark.parametrize(
+  ("dtype", "wrong"),
+  [("<u2", 60_000), ("<i4", -7), ("<i4", 50_000), ("<i8", 2**32 + 5)],
+)
+def test_one_wrong_id_of_a_batch_is_named_with_its_file(tmp_path, dtype, wrong):
+  values = np.arange(4_000).astype(dtype)
+  values[700] = wrong
+  values.tofile(tmp_path / "web.bin")
+  unsigned = np.dtype(f"<u{values.itemsize}")
+  file = checked_file.CheckedFile(
+    tmp_path / "web.bin", unsigned, None, remedy="Restore it."
+  )
+  tokens = mapped_tokens.MappedTokens(file, 50_000, "i" in dtype)
+  lengths = np.full(40, 20)
+  out = np.zeros(800, np.int32)
+  positions = np.arange(40) * 20
+  tokens.copy_spans(np.arange(40) * 21 + 1_000, lengths, out, positions)
+  assert out.tolist() == [
+    start * 21 + 1_000 + i for start in range(40) for i in range(20)
+  ]
+  with pytest.raises(
+    stores.StoreError,
+    match=rf"web\.bin: ids must be in 0 \.\. 49999, got {wrong} at token 700",
+  ):
+    tokens.copy_spans(np.arange(40) * 20, lengths, out, positions)
 
 
 def test_floats_and_other_versions_are_refused(corpus):

@@ -14,8 +14,10 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.stores import base
+from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import kinds
 from chomp_data.stores import span_reads
+from chomp_data.stores import texts
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -35,26 +37,33 @@ class NpyOptions:
     return [f"`{path}.end_id` must be below {self.vocab_size}. Correct it."]
 
 
-class OpenedNpy:
-  """Tokens of a .npy file; each document ends with `end_id`."""
+class NpyTokens:
+  """Tokens of a .npy file."""
 
-  def __init__(self, path, options):
-    self._values = np.load(path)
-    ends = np.flatnonzero(self._values == options.end_id) + 1
-    self._offsets = np.concatenate([[0], ends])
-    self.tokenizer_info = stores.TokenizerInfo(
-      kind="custom",
-      sha256=hashlib.sha256(b"of the test").hexdigest(),
-      vocab_size=options.vocab_size,
-      pad_id=0,
-      eos_id=options.end_id,
-      adds_eos=True,
-    )
-    self.num_documents, self.num_tokens = len(ends), int(self._offsets[-1])
-    self.token_dtype = self._values.dtype
-    self.hash = hashlib.sha256(self._values.tobytes()).hexdigest()
+  def __init__(self, values):
+    self._values = values
     self.counters = span_reads.Counters()
-    self.offsets = self.tokens = self
+
+  def copy_spans(self, starts, lengths, out, positions):
+    span_reads.check_spans(
+      starts, lengths, len(self._values), positions, len(out)
+    )
+    self.counters.spans += len(starts)
+    for start, length, to in zip(starts, lengths, positions, strict=True):
+      out[to : to + length] = self._values[start : start + length]
+
+  def prefetch(self, starts, lengths):
+    span_reads.check_spans(starts, lengths, len(self._values))
+
+  def set_cache_bytes(self, cache_bytes):
+    pass
+
+
+class NpyOffsets:
+  """Each document ends with `end_id`."""
+
+  def __init__(self, ends):
+    self._offsets = np.concatenate([[0], ends])
 
   def gather(self, positions):
     return self._offsets[positions]
@@ -62,31 +71,48 @@ class OpenedNpy:
   def read(self, start, stop):
     return self._offsets[start:stop]
 
-  def copy_spans(self, starts, lengths, out, positions):
-    span_reads.check_spans(
-      starts, lengths, self.num_tokens, positions, len(out)
-    )
-    self.counters.spans += len(starts)
-    for start, length, to in zip(starts, lengths, positions, strict=True):
-      out[to : to + length] = self._values[start : start + length]
 
-  def prefetch(self, starts, lengths):
-    span_reads.check_spans(starts, lengths, self.num_tokens)
+class NpyIds(texts.Texts):
+  """'#<number>'."""
 
-  def set_cache_bytes(self, cache_bytes):
-    pass
+  def __init__(self, num_documents):
+    self._num_documents = num_documents
 
-  def ids(self, documents):
+  def __len__(self):
+    return self._num_documents
+
+  def take(self, documents):
     return [f"#{document}" for document in documents]
 
 
-class NpyStore(base.Store[OpenedNpy]):
+class NpyStore(base.Store):
   def __init__(self, path, options, cache_bytes=0):
     super().__init__(path, cache_bytes)
     self.options = options
 
   def _open(self):
-    return OpenedNpy(self._path, self.options)
+    values = np.load(self._path)
+    ends = np.flatnonzero(values == self.options.end_id) + 1
+    tokenizer = stores.TokenizerInfo(
+      kind="custom",
+      sha256=hashlib.sha256(b"of the test").hexdigest(),
+      vocab_size=self.options.vocab_size,
+      pad_id=0,
+      eos_id=self.options.end_id,
+      adds_eos=True,
+    )
+    return base.Opened(
+      hash=hashlib.sha256(values.tobytes()).hexdigest(),
+      tokenizer=tokenizer,
+      tokenizer_identity=("sha256", tokenizer.sha256),
+      num_tokens=len(values),
+      token_dtype=values.dtype,
+      documents=documents_lib.StoredOffsets(
+        NpyOffsets(ends), len(ends), self._path
+      ),
+      tokens=NpyTokens(values),
+      ids=NpyIds(len(ends)),
+    )
 
 
 # --- the entry ---------------------------------------------------------------
@@ -139,11 +165,11 @@ def test_a_store_of_a_new_kind_is_read_as_any_other(path):
   documents = [store.read_document(i).tolist() for i in range(45)]
   assert documents == DOCUMENTS
   assert store.find_documents(["#44", "none"]) == {"#44": [44], "none": []}
-  assert not store.has_meta
+  assert store.opened.meta is None
   with pytest.raises(stores.StoreError, match="--meta_key"):
     store.document_meta([0])
   with pytest.raises(stores.StoreError, match=r"file of its tokenizer.*custom"):
-    store.tokenizer_file()
+    base.tokenizer_file(store)
   with pytest.raises(IndexError, match=r"0 \.\. 44.* got 45"):
     store.document_ids([45])
   assert repr(store) == f"NpyStore({path!r}, hash={store.hash[:16]!r})"
@@ -152,7 +178,7 @@ def test_a_store_of_a_new_kind_is_read_as_any_other(path):
 def test_a_pickled_store_of_a_new_kind_refuses_other_tokens(path):
   data = pickle.dumps(stores.open_store(path, npy=NpyOptions(**OPTIONS)))
   store = pickle.loads(data)
-  assert "_opened" not in vars(store)
+  assert "opened" not in vars(store)
   assert store.read_document(1).tolist() == [8, 2]
   np.save(path, np.asarray([5, 2], np.uint16))
   with pytest.raises(stores.StoreError, match=rf"{store.hash}.* began with"):

@@ -9,7 +9,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.stores import checksums
+from chomp_data.storage import checksums
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.testing import stores as testing_stores
 
@@ -17,13 +17,13 @@ from chomp_data.testing import stores as testing_stores
 @pytest.fixture
 def checks(monkeypatch):
   """Counts how often files of a store are looked at."""
-  found, check = [], zarr_opening._check_files
+  found, check = [], zarr_opening.check_files
 
   def counted(path, manifest):
     found.append(path)
     check(path, manifest)
 
-  monkeypatch.setattr(zarr_opening, "_check_files", counted)
+  monkeypatch.setattr(zarr_opening, "check_files", counted)
   return found
 
 

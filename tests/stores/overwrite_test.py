@@ -11,7 +11,7 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import stores
-from chomp_data.stores import publish
+from chomp_data.storage import publish
 from chomp_data.testing import stores as testing_stores
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
@@ -105,22 +105,31 @@ def test_records_that_are_written_again_never_mix(tmp_path, write):
 
 @pytest.mark.parametrize("write", [removed_first, rewritten])
 @pytest.mark.parametrize(
-  ("of", "name", "options"),
+  ("of", "name", "tokens", "options"),
   [
-    ("megatron", "int32_document", MEGATRON),
-    ("levanter/cache", "", LEVANTER),
+    ("megatron", "int32_document", "int32_document.bin", MEGATRON),
+    ("levanter/cache", "", "input_ids/data/c/0", LEVANTER),
   ],
 )
-def test_files_without_checksums_that_are_written_again_are_told(
-  tmp_path, write, of, name, options
+@pytest.mark.parametrize("same", [False, True])
+def test_other_content_without_checksums_is_told(
+  tmp_path, write, of, name, tokens, options, same
 ):
   path = pathlib.Path(shutil.copytree(FIXTURES / of, tmp_path / "data"))
   for file in path.rglob("*"):
     os.utime(file, (1, 1))
   store = stores.open_store(path / name if name else path, **options)
   store.read_tokens([0], [20])
+  wanted = store.read_tokens([0], [20]).tolist()
   shutil.copytree(FIXTURES / of, tmp_path / "new")
+  if not same:
+    data = bytearray((tmp_path / "new" / tokens).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "new" / tokens).write_bytes(data)
   write(tmp_path / "new", path)
+  if same:
+    assert store.read_tokens([0], [20]).tolist() == wanted
+    return
   with pytest.raises(stores.StoreError, match=f"{path}.* was written anew"):
     store.read_tokens([0], [20])
 

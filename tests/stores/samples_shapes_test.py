@@ -9,13 +9,13 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
+from examples import save_to_disk
 
 WRITERS = {
   "array_record": samples_array_record.write_samples,
-  "arrow": saving.save_to_disk,
+  "arrow": save_to_disk.save_to_disk,
 }
 
 
@@ -141,7 +141,7 @@ def test_truth_values_of_other_lengths_or_missing_are_named(tmp_path):
   arrow = pytest.importorskip("pyarrow")
   path = tmp_path / "data"
   own = [({"a": np.ones((2, 2), np.bool_)}, {"height": 2, "width": 2})] * 3
-  saving.save_to_disk(path, own)
+  save_to_disk.save_to_disk(path, own)
   (file,) = path.glob("*.arrow")
   good = [[True, False], [False, True]]
   batch = arrow.RecordBatch.from_pydict(
@@ -161,14 +161,14 @@ def test_truth_values_of_other_lengths_or_missing_are_named(tmp_path):
 
 def test_saved_numbers_have_one_type_in_all_batches(tmp_path, monkeypatch):
   pytest.importorskip("pyarrow")
-  monkeypatch.setattr(saving, "_BATCH", 2)
+  monkeypatch.setattr(save_to_disk, "_BATCH", 2)
 
   def save(path, labels):
     own = [
       ({"a": np.zeros((2, 2))}, {"height": 2, "width": 2, "label": label})
       for label in labels
     ]
-    saving.save_to_disk(path, own, samples_per_file=4)
+    save_to_disk.save_to_disk(path, own, samples_per_file=4)
     return samples.open_samples(path, fields=["a"])
 
   # Whole numbers are floats too, in another batch or another file.
@@ -191,7 +191,7 @@ def test_arrays_of_other_numbers_of_axes_are_not_saved(tmp_path):
     for shape in ((2, 2), (2, 2, 3))
   ]
   with pytest.raises(errors.PrepareError, match="arrays of 2 and of 3 axes"):
-    saving.save_to_disk(tmp_path / "data", own)
+    save_to_disk.save_to_disk(tmp_path / "data", own)
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
 from chomp_data.stores.samples import arrow_columns
 from chomp_data.stores.samples import sample_records
 from chomp_data.testing import stores as stores_testing
+from examples import save_to_disk
 from tests import laws
 
 Field = samples.ArrayField
 SIZES = [(4, 4), (4, 6), (6, 4)]
 WRITERS = {
   "array_record": samples_array_record.write_samples,
-  "arrow": saving.save_to_disk,
+  "arrow": save_to_disk.save_to_disk,
 }
 PIXELS = {"pixels": Field(("height", "width", 3), "uint8")}
 
@@ -332,7 +332,7 @@ def test_what_says_where_numbers_are_is_checked_as_well(
 ):
   # Small pages, so that no other value lies in the same.
   monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
-  monkeypatch.setattr(saving, "_BATCH", 10)
+  monkeypatch.setattr(save_to_disk, "_BATCH", 10)
   file = large(tmp_path / "data", "arrow")
   text, data = pickle.dumps(opened(tmp_path / "data")), file.read_bytes()
   arrow = arrow_columns.pyarrow()
@@ -365,7 +365,7 @@ def test_what_says_where_numbers_are_is_checked_as_well(
 @pytest.mark.parametrize("kind", WRITERS)
 def test_no_altered_byte_gives_other_samples(tmp_path, kind, monkeypatch):
   # Many batches, so that what describes them is in the middle of the file.
-  monkeypatch.setattr(saving, "_BATCH", 3)
+  monkeypatch.setattr(save_to_disk, "_BATCH", 3)
   monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
   file = large(tmp_path / "data", kind)
   store = opened(tmp_path / "data")
@@ -660,7 +660,7 @@ def test_nested_lists_of_any_kind_are_arrays(array, large, fixed):
   assert arrow_columns.is_array(own.type)
 
   class Unchecked:
-    def check(self, values):
+    def verify(self, *args):
       pass
 
   column = arrow_columns.Column(Unchecked(), own, "pixels")

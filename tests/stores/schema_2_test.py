@@ -32,7 +32,7 @@ def write(path, documents, **changes):
 
 
 def values_of(store, name):
-  array = store._opened.array(name)
+  array = store.arrays.array(name)
   return array.read(0, array.entry.layout.size)
 
 
@@ -72,15 +72,15 @@ def test_a_store_of_many_chunks_has_a_small_manifest(tmp_path, compression):
   assert (tmp_path / "store" / "manifest.json").stat().st_size < 4_000
   fresh = stores.open_store(tmp_path / "store")
   assert fresh.hash == store.hash
-  table = fresh._opened.table("tokens")
+  table = fresh.arrays.table("tokens")
   assert not table._crcs, "opening must read no table"
   last = len(tokens) - 5
   got = fresh.read_tokens(np.asarray([last]), np.asarray([5]))
   assert got.tolist() == tokens[last:].tolist()
-  assert list(fresh._opened.tokens.table._crcs) == [1]
+  assert list(fresh.opened.tokens.table._crcs) == [1]
   first = fresh.read_tokens(np.zeros(1, int), np.asarray([3]))
   assert first.tolist() == [0, 1, 2]
-  assert sorted(fresh._opened.tokens.table._crcs) == [0, 1]
+  assert sorted(fresh.opened.tokens.table._crcs) == [0, 1]
 
 
 def test_a_table_that_was_altered_is_named(tmp_path):

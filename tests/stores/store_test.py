@@ -50,7 +50,7 @@ def test_documents_round_trip(tmp_path, compression, vocab_size):
     got = store.read_document(i)
     assert got.dtype == np.int32
     assert got.tolist() == document.tolist()
-    assert store.document_id(i) == ids[i]
+    assert store.document_ids([i])[0] == ids[i]
   assert store.document_ids([6, 0, 0]) == ["日本", "a", "a"]
   assert store.find_documents(["e", "", "x"]) == {"e": [4, 5], "": [1], "x": []}
   starts, lengths = store.bounds(np.asarray([5, 2, 2, 1]))
@@ -91,8 +91,8 @@ def test_the_token_dtype_follows_the_vocabulary(tmp_path, vocab_size, dtype):
   store = testing_stores.make_store(
     tmp_path / "store", [[0, last]], vocab_size=vocab_size
   )
-  assert store.token_dtype == dtype
-  assert store.vocab_size == vocab_size
+  assert store.opened.token_dtype == dtype
+  assert store.tokenizer_info.vocab_size == vocab_size
   assert store.read_document(0).tolist() == [0, last]
   with pytest.raises(stores.StoreError, match=f"got {vocab_size}"):
     testing_stores.make_store(
@@ -148,7 +148,7 @@ def test_copied_spans_are_slices_of_the_tokens(
     chunks_per_shard=case["chunks_per_shard"],
     compression=case["compression"],
   )
-  tokens = store._opened.tokens
+  tokens = store.opened.tokens
   tokens._max_open = case["max_open"]
   flat = np.concatenate(documents)
   starts, lengths = case["spans"].T
@@ -185,7 +185,7 @@ def test_a_document_that_is_not_there_is_named(tmp_path, document):
   with pytest.raises(IndexError, match=f"0 .. 2 .*got {document}"):
     store.bounds(np.asarray([0, document]))
   with pytest.raises(IndexError, match=f"got {document}"):
-    store.document_id(document)
+    store.document_ids([document])[0]
 
 
 @pytest.mark.parametrize("count", [1, 200])
@@ -299,7 +299,7 @@ def test_a_pickled_store_is_small_and_opens_at_first_use(tmp_path):
   script = (
     "import pickle, sys\n"
     "store = pickle.loads(sys.stdin.buffer.read())\n"
-    "assert '_opened' not in vars(store)\n"
+    "assert 'opened' not in vars(store)\n"
     "print(store.hash, store.read_document(1).tolist())\n"
     "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
   )
@@ -337,13 +337,13 @@ def test_a_cache_smaller_than_a_request_reads_right(tmp_path):
   testing_stores.make_store(path, documents, chunk=8, compression="zstd")
   store = stores.open_store(path, cache_bytes=3 * 16)
   assert store.read_document(0).tolist() == documents[0].tolist()
-  assert len(store._opened.tokens._cache) == 3
+  assert len(store.opened.tokens.cache.held) == 3
   assert store.counters.chunks_fetched == 25
 
 
 @pytest.mark.parametrize("path", ["http://host/store", "hdfs://host/store"])
 def test_a_url_of_another_scheme_is_refused_clearly(path):
-  with pytest.raises(stores.StoreError, match=f"BUCKET/PATH, got '{path}'"):
+  with pytest.raises(stores.StoreError, match=f"CONTAINER/PATH, got '{path}'"):
     stores.open_store(path)
   with pytest.raises(stores.StoreError, match="object stores"):
     testing_stores.make_store(path, [[1]])

@@ -11,7 +11,7 @@ import pytest
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.stores import publish
+from chomp_data.storage import publish
 from chomp_data.testing import stores as testing_stores
 
 INFO = stores.TokenizerInfo("custom", "0" * 64, 10)
@@ -101,7 +101,7 @@ def test_one_writer_at_a_time(tmp_path):
 _COUNT_IN_LOCK = """
 import pathlib, sys
 from chomp_data import stores
-from chomp_data.stores import publish
+from chomp_data.storage import publish
 path = pathlib.Path(sys.argv[1])
 file = path / "count"
 left = 300

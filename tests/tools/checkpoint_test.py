@@ -10,6 +10,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import forecast
+from chomp_data.audit import visits
 from chomp_data.config import files
 from chomp_data.loading import state
 from chomp_data.testing import stores as testing_stores
@@ -169,7 +170,7 @@ def test_spans_and_exposures_are_those_of_the_job(job):
   ]
   counts = records("trace", config, "--step=0:14", "--exposures", at)
   assert [own["exposures"] for own in counts] == (
-    pipe.exposures("web", 0, 14).tolist()
+    visits.exposures(pipe, "web", 0, 14).tolist()
   )
 
 

@@ -15,11 +15,11 @@ from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.commands import pictures
 from chomp_data.loading import state
-from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as stores_lib
 from configs import resolution_buckets
 from configs import splice_multi
+from examples import drawings
 from tests import in_process
 
 TITLE_HEIGHT = len(pictures.title("step")) + 4  # and the gap below it
@@ -62,7 +62,7 @@ def test_json_rows_are_the_pipelines_own(data, stdlib_store):
       assert record[name] == batch[name][record["row"]].tolist()
     assert record["source"] == "stdlib"
     (span,) = record["spans"]
-    assert span["id"] == store.document_id(span["document"])
+    assert span["id"] == store.document_ids([span["document"]])[0]
     document = store.read_document(span["document"])
     text = document[span["start"] : span["start"] + span["length"]]
     low = span["column"]
@@ -85,7 +85,7 @@ def test_the_terminal_view_shows_text_documents_and_padding(data, stdlib_store):
   pipe = pipeline.build(data)
   spans = pipe.plan(0)
   document = int(spans.document[0])
-  name = stores.open_store(stdlib_store).document_id(document)
+  name = stores.open_store(stdlib_store).document_ids([document])[0]
   assert f"document {document}" in out
   assert name in out
   assert "padding" in out
@@ -108,10 +108,10 @@ def test_errors_are_one_line_and_exit_1(stdlib_store):
 
 
 def inspect_pictures(tmp_path, *args, check=True, **env):
-  stores = {name: tmp_path / name for name in images.DATASETS}
+  stores = {name: tmp_path / name for name in drawings.DATASETS}
   for name, path in stores.items():
     if not path.exists():
-      samples_array_record.write_samples(path, images.samples(name, 40))
+      samples_array_record.write_samples(path, drawings.samples(name, 40))
   return in_process.run_tool(
     "inspect_batches",
     "--config=configs/resolution_buckets.py:runlocal",
@@ -240,7 +240,9 @@ def test_samples_of_numbers_alone_are_told_and_not_drawn(tmp_path):
   args = [
     "inspect_batches",
     "--config=configs/resolution_buckets.py:runlocal",
-    *(f"--config.data.sources.{name}.store={path}" for name in images.DATASETS),
+    *(
+      f"--config.data.sources.{name}.store={path}" for name in drawings.DATASETS
+    ),
     "--config.data.buckets.sizes=((32, 32),)",
     "--config.data.buckets.batch_sizes=()",
     "--config.data.buckets.fields=('energy',)",
@@ -311,7 +313,7 @@ def test_a_document_is_looked_up_by_id_and_by_number(data, stdlib_store):
   steps = [pipe.plan(step) for step in range(40)]
   document = int(steps[4].document[3])
   holds = [np.flatnonzero(own.document == document) for own in steps]
-  name = stores.open_store(stdlib_store).document_id(document)
+  name = stores.open_store(stdlib_store).document_ids([document])[0]
   shown = [
     (step, row) for step in (3, 4, 5) for row in steps[step].row[holds[step]]
   ]

@@ -13,6 +13,7 @@ from chomp_data import pipeline
 from chomp_data.audit import visits
 from chomp_data.config import files
 from chomp_data.loading import state
+from chomp_data.plans import answers
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
@@ -81,7 +82,7 @@ def test_steps_are_told_span_by_span(root):
         {
           "step": step, "data_step": step, "row": int(spans.row[i]),
           "source": name, "document": document,
-          "id": pipe.sources[name].store.document_id(document),
+          "id": pipe.sources[name].store.document_ids([document])[0],
           "start": int(spans.start[i]), "length": int(spans.length[i]),
           "column": int(spans.column[i]),
         }
@@ -125,14 +126,15 @@ def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
   data = files.load_config(config, ()).data
   data.sources.web.joined = (0, 2)
   pipe = pipeline.build(data)
-  saved = pipe.accounts.epoch_begins("web", 1) + 1
+  questions = answers.of(pipe.run_plan)
+  saved = questions.epoch_begins("web", 1) + 1
   item = tmp_path / "job" / str(saved) / "input"
   item.mkdir(parents=True)
   data.sources.web.joined = None
   data.sources.web.store = stores[:1]
   before = pipeline.build(data)
   (item / "input.json").write_bytes(state.encode(saved, before.fingerprint, {}))
-  step = pipe.accounts.epoch_begins("web", 3)
+  step = questions.epoch_begins("web", 3)
   (tmp_path / "job" / "job.json").write_text(
     json.dumps({"step": step, "status": "finished", "host": "-", "pid": 1})
   )

@@ -88,7 +88,9 @@ def gathered(
         **records.data_step(pipe, step),
         "rows": spans.num_rows,
         "length": _row_length(pipe, step),
-        "bucket": pipe.bucket_of(step)[1] if pipe.kind != "rows" else None,
+        "bucket": pipe.bucket_of(step)[1]
+        if pipe.run_options.kind != "rows"
+        else None,
         "spans": _spans(spans, documents),
         **_layers(spans, batch, _row_length(pipe, step), tables, table_of),
       }
@@ -105,7 +107,7 @@ def gathered(
 
 def _row_length(pipe: pipeline.Pipeline, step: int) -> int:
   """Returns the positions of the rows of a step of text."""
-  return pipe.buckets[pipe.planned(step).bucket].shape[0]
+  return pipe.buckets[pipe.run_plan.planned(step).bucket].shape[0]
 
 
 def _planned(
@@ -259,12 +261,12 @@ def _visits(
   lit: tuple[str, int] | None,
 ) -> dict[int, dict[str, int | None]]:
   """Returns when documents come before and after what is shown, by number."""
-  end = pipe.steps.data_step(steps.stop - 1) + 1
+  end = pipe.run_plan.steps.data_step(steps.stop - 1) + 1
   found = {}
   for number, own in enumerate(documents):
     if own != lit and len(documents) > _MOST_TRACED:
       continue
-    if own != lit and pipe.trail(*own).cost(end) > _MOST_TRACE_S:
+    if own != lit and visits.trail(pipe, *own).cost(end) > _MOST_TRACE_S:
       continue
     trail = visits.Visits(pipe, *own)
     before = next(trail.previous_visits(steps.start), None)
@@ -286,7 +288,7 @@ def _pictures(
 ) -> dict[str, Any]:
   """Returns the samples of a step of arrays, and their pictures."""
   source, bucket = pipe.bucket_of(step)
-  all_samples = pipe.planned(step).samples
+  all_samples = pipe.run_plan.planned(step).samples
   assert all_samples is not None
   samples = all_samples[:num_rows]
   batch = {} if plan_only else pipe.batch(step)

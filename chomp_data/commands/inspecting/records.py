@@ -28,7 +28,11 @@ def json_rows(
   spans = pipe.plan(step)
   batch = {} if plan_only else pipe.canonical(step)
   source = spans.row_source()
-  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.kind != "rows" else {}
+  in_bucket = (
+    {"bucket": pipe.bucket_of(step)[1]}
+    if pipe.run_options.kind != "rows"
+    else {}
+  )
   named = spans_by_row(pipe, spans)
   for row in range(spans.num_rows):
     record = {
@@ -75,7 +79,11 @@ def spans_by_row(
 
 def data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
   """Returns which data step a step reads, where some are skipped."""
-  return {"data_step": pipe.steps.data_step(step)} if pipe.steps.skip else {}
+  return (
+    {"data_step": pipe.run_plan.steps.data_step(step)}
+    if pipe.run_plan.steps.skip
+    else {}
+  )
 
 
 def json_samples(
@@ -90,7 +98,7 @@ def json_samples(
       their dataset and bucket, in place of `sample_id`.
   """
   source, bucket = pipe.bucket_of(step)
-  samples = pipe.planned(step).samples
+  samples = pipe.run_plan.planned(step).samples
   assert samples is not None
   batch = {} if plan_only else pipe.batch(step)
   for row, sample in enumerate(samples.tolist()):

@@ -39,12 +39,12 @@ def print_step(
   """Prints a step for a person: a panel a row, and totals."""
   spans = pipe.plan(step)
   batch = {} if plan_only else pipe.canonical(step)
-  seq_len = pipe.buckets[pipe.planned(step).bucket].shape[0]
+  seq_len = pipe.buckets[pipe.run_plan.planned(step).bucket].shape[0]
   real = row_layout.real_tokens(spans, seq_len)
   decoders = {} if plan_only else decoders_of(pipe)
   called = f"step {step}"
-  if pipe.steps.skip:
-    called += f" (data step {pipe.steps.data_step(step)})"
+  if pipe.run_plan.steps.skip:
+    called += f" (data step {pipe.run_plan.steps.data_step(step)})"
   source = spans.row_source()
   for row in rows:
     name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
@@ -157,7 +157,7 @@ def print_pictures(
       continue
     shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
     console.print(shown, highlight=False, markup=False, soft_wrap=True)
-  count = pipe.buckets[pipe.planned(step).bucket].batch_size
+  count = pipe.buckets[pipe.run_plan.planned(step).bucket].batch_size
   console.print(
     f"step {step}: {count} samples of {source}, bucket {bucket}",
     highlight=False,
@@ -184,7 +184,7 @@ def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
     ConfigError: If samples have no array, only numbers.
   """
   if pipe.sources:
-    seq_len = pipe.buckets[pipe.planned(step).bucket].shape[0]
+    seq_len = pipe.buckets[pipe.run_plan.planned(step).bucket].shape[0]
     real = row_layout.real_tokens(pipe.plan(step), seq_len)
     mask = pipe.canonical(step)["loss_mask"]
     return pictures.of_text(real[:num_rows], mask[:num_rows])

@@ -10,9 +10,9 @@ import argparse
 import hashlib
 
 from chomp_data.commands.store_commands import shared
-from chomp_data.stores import adopted
+from chomp_data.storage import opening
 from chomp_data.stores import adopting
-from chomp_data.stores import places
+from chomp_data.stores import checksum_sidecar
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +27,14 @@ def run(args: argparse.Namespace) -> int:
       corpus = adopting.files_at(path)
       sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
       with shared.bar(sum(sizes), "B") as progress:
-        kept = adopted.adopt(
+        sidecar = checksum_sidecar.adopt(
           corpus.home, corpus.root, corpus.names, progress.update
         )
-      header = places.at(kept.directory).read(adopted.FILE)
+      header = opening.open_storage(sidecar.directory).get(
+        checksum_sidecar.FILE
+      )
     print(
       f"{path}: {len(sizes)} files, {sum(sizes):,} bytes, checksums in"
-      f" {kept.directory}, SHA-256 {hashlib.sha256(header).hexdigest()}"
+      f" {sidecar.directory}, SHA-256 {hashlib.sha256(header).hexdigest()}"
     )
   return 0

@@ -65,10 +65,10 @@ def _print(
   text = None if decoder is None else decoder.decode(tokens)
   found = {
     "document": document,
-    "id": store.document_id(document),
+    "id": store.document_ids([document])[0],
     "length": int(length[0]),
   }
-  if store.has_meta:
+  if store.opened.meta is not None:
     found["meta"] = store.document_meta([document])[0]
   if args.format == "json":
     body = {"tokens": tokens.tolist()} if text is None else {"text": text}

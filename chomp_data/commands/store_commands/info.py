@@ -14,7 +14,7 @@ import rich.table
 
 from chomp_data import stores
 from chomp_data.commands.store_commands import shared
-from chomp_data.stores import adopted
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores.zarr import zarr_store
 
 _BAR = 40
@@ -53,10 +53,10 @@ def record(store: stores.Store) -> dict[str, Any]:
     "hash": store.hash,
     "documents": store.num_documents,
     "tokens": store.num_tokens,
-    "token_dtype": store.token_dtype.name,
+    "token_dtype": store.opened.token_dtype.name,
     "tokenizer": {
       "kind": info.kind,
-      "known_by": list(store.tokenizer_identity or ()),
+      "known_by": list(store.opened.tokenizer_identity or ()),
       "vocab_size": info.vocab_size,
       "pad_id": info.pad_id,
       "bos_id": info.bos_id,
@@ -70,16 +70,16 @@ def record(store: stores.Store) -> dict[str, Any]:
     layout = store.manifest.arrays["tokens"].layout
     found["compression"] = layout.compression
     found["chunk_tokens"] = layout.chunk
-    found["has_meta"] = store.has_meta
+    found["has_meta"] = store.opened.meta is not None
   elif isinstance(store.path, str):
     home = pathlib.Path(store.path)
-    found["adopted"] = adopted.directory_of(home).is_dir()
-  if store.has_labels:
+    found["adopted"] = checksum_sidecar.directory_of(home).is_dir()
+  if store.labels.has_runs:
     end = np.asarray([store.num_tokens], np.int64)
-    found["trained_tokens"] = int(store.trained_before(end)[0])
-  if store.has_labels or store.has_weights:
+    found["trained_tokens"] = int(store.labels.trained_before(end)[0])
+  if store.labels.has_runs or store.labels.has_weights:
     # As short as float32 needs: 0.3, not 0.30000001192092896.
-    found["levels"] = [float(str(own)) for own in store.levels]
+    found["levels"] = [float(str(own)) for own in store.labels.levels]
   return found
 
 

@@ -92,7 +92,11 @@ def prepared_of(store: stores.Store) -> dict[str, Any]:
 
 def chats_of(store: stores.Store) -> dict[str, Any]:
   """Returns what a store made of another has to say of its chats."""
-  return {"chats": dict(store.chats)} if any(store.chats.values()) else {}
+  return (
+    {"chats": dict(store.opened.chats)}
+    if any(store.opened.chats.values())
+    else {}
+  )
 
 
 def copied(

@@ -117,10 +117,10 @@ def _write(
   """Returns how many documents went to each side."""
   counts = [0, 0]
   with shared.bar(store.num_tokens, "tokens") as progress:
-    for block in copying.blocks(store):
-      mask = is_held_out(block.ids, limit, seed)
+    for batch in copying.document_batches(store):
+      mask = is_held_out(batch.ids, limit, seed)
       for side, (writer, own) in enumerate(((rest, ~mask), (held, mask))):
-        copying.append(writer, block.chosen(own))
+        copying.append(writer, batch.select(own))
         counts[side] += int(own.sum())
-      progress.update(len(block.tokens))
+      progress.update(len(batch.tokens))
   return counts[0], counts[1]

@@ -7,10 +7,10 @@ import sys
 
 from chomp_data import errors
 from chomp_data.commands.store_commands import shared
-from chomp_data.stores import adopted
+from chomp_data.storage import opening
 from chomp_data.stores import adopting
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import copying
-from chomp_data.stores import places
 from chomp_data.stores import verify as verify_lib
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import zarr_store
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _verified(path: str, args: argparse.Namespace) -> str:
   """Returns what was verified."""
-  if places.at(path).version(manifest.FILE) is not None:
+  if opening.open_storage(path).head(manifest.FILE) is not None:
     own = zarr_store.open_zarr(path).manifest
     layouts = [entry.layout for entry in own.arrays.values()]
     total = sum(one.size * one.numpy_dtype.itemsize for one in layouts)
@@ -49,14 +49,16 @@ def _verified(path: str, args: argparse.Namespace) -> str:
       f"right: {found.num_documents:,} documents, {found.num_tokens:,} tokens"
     )
   # Of objects, what was adopted is compared where they are opened first.
-  corpus = None if places.is_url(path) else adopting.files_at(path)
-  kept = corpus and adopted.load(corpus.home)
-  if corpus is not None and kept is not None:
-    kept.check_names(corpus.root, corpus.names)
-    total = sum(size for _, size in kept.files.values())
+  corpus = (
+    None if opening.open_storage(path).is_remote else adopting.files_at(path)
+  )
+  sidecar = corpus and checksum_sidecar.load(corpus.home)
+  if corpus is not None and sidecar is not None:
+    sidecar.check_names(corpus.root, corpus.names)
+    total = sidecar.num_bytes
     with shared.bar(total, "B") as progress:
-      kept.check_content(corpus.root, progress.update)
-    return f"right: {len(kept.files)} files, {total:,} bytes, as adopted"
+      sidecar.check_content(corpus.root, progress.update)
+    return f"right: {len(sidecar.files)} files, {total:,} bytes, as adopted"
   (store,) = shared.opened([path], args)
   with shared.bar(store.num_tokens, "tokens") as progress:
     copying.read_all(store, progress.update)

@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 import tempfile
+from typing import Any
 from typing import TYPE_CHECKING
 
 from chomp_data import errors
@@ -42,21 +43,21 @@ class ArrayRecord(base.InputKind):
     """Returns whether a file begins with the format's mark."""
     return head.startswith(_BEGIN)
 
-  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks that the file is whole; of an object only how it begins."""
-    if not base.is_url(file):
-      _open(file)
-      return
-    with base.opened(file, until=0) as raw:
-      if not self.begins(raw.read(len(_BEGIN))):
+  def split(
+    self,
+    file: base.InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
+  ) -> list[base.InputPiece]:
+    """Checks that the file is whole, and splits records of about equal bytes.
+
+    Objects are one piece, and only how they begin is checked.
+    """
+    if base.is_url(file):
+      if not self.begins(opened.read(len(_BEGIN))):
         error = ValueError("must be an ArrayRecord file, got other bytes.")
         raise _bad(file, file.path, error)
-
-  def split(
-    self, file: base.InputFile, part_bytes: int
-  ) -> list[base.InputPiece]:
-    """Splits records, as if all had the same bytes; objects are one piece."""
-    if base.is_url(file):
       return [base.InputPiece(file, 0, sys.maxsize, 0, file.size)]
     reader = _open(file)
     count = reader.num_records

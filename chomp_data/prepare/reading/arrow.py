@@ -11,21 +11,15 @@ since a file that is cut meanwhile would end the process.
 """
 
 from collections.abc import Iterator
-from collections.abc import Sequence
 import contextlib
 import dataclasses
-import json
-import os
 import sys
 from typing import Any
 from typing import BinaryIO
 
-from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import tables
-from chomp_data.stores import places
-from chomp_data.stores import relative_names
 
 _FILE = b"ARROW1"
 _STREAM = b"\xff\xff\xff\xff"
@@ -43,49 +37,50 @@ class Arrow(base.InputKind):
     """Returns whether a file begins as either format does."""
     return head.startswith((_FILE, _STREAM))
 
-  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks the end of the file, and its columns."""
-    with _told(file):
-      base.check_readable(file)
-      with base.opened(file, until=0) as raw:
-        is_file = raw.read(len(_FILE)) == _FILE
-        raw.seek(max(0, file.size - len(_STREAM_END)))
-        # Without its end a stream reads as a shorter one.
-        if not is_file and raw.read() != _STREAM_END:
-          raise EOFError("a stream without its end")
-      with _source(file, until=0) as source:
-        schema = _open(file, source).schema
-      tables.check_columns(file.path, schema, options)
-
   def split(
-    self, file: base.InputFile, part_bytes: int
+    self,
+    file: base.InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
   ) -> list[base.InputPiece]:
-    """Splits record batches; in an object store a file is one piece.
+    """Checks the end of a file and its columns, and splits record batches.
 
-    Their heads lie all over the file, a request each.
+    In an object store a file is one piece: the heads of its batches are all
+    over it, a request each.
     """
+    arrow = tables.pyarrow(file.path)
+    with _errors_named(file):
+      opened.seek(max(0, file.size - len(_STREAM_END)))
+      end = opened.read()
+      opened.seek(0)
+      # Without its end a stream reads as a shorter one.
+      if opened.read(len(_FILE)) != _FILE and end != _STREAM_END:
+        raise EOFError("a stream without its end")
+      opened.seek(0)
+      schema = _open(file, arrow.PythonFile(opened, "r")).schema
+      tables.check_columns(file.path, schema, options)
     if base.is_url(file):
       return [base.InputPiece(file, 0, file.size, 0, file.size)]
     rows, sizes, ends = [], [], []
-    arrow = tables.pyarrow(file.path)
-    with _told(file), arrow.memory_map(file.path) as mapped:
-      opened = _open(file, mapped)
+    with _errors_named(file), arrow.memory_map(file.path) as mapped:
+      reader = _open(file, mapped)
       begin = mapped.tell()
-      for batch in _batches(opened):
+      for batch in _batches(reader):
         rows.append(batch.num_rows)
         sizes.append(batch.nbytes)
         ends.append(mapped.tell())
-      is_stream = not hasattr(opened, "get_batch")
-      # What values mean may be told in any batch before.
-      if is_stream and "dictionary<" in str(opened.schema):
+      is_stream = not hasattr(reader, "get_batch")
+      # Dictionaries that values refer to may be in any batch before.
+      if is_stream and "dictionary<" in str(reader.schema):
         part_bytes = sys.maxsize
     pieces = base.pieces_of_units(file, rows, sizes, part_bytes)
     if not is_stream:
       return pieces
     edges = [begin, *ends]
     return [
-      dataclasses.replace(own, begin=edges[own.begin], end=edges[own.end])
-      for own in pieces
+      dataclasses.replace(piece, begin=edges[piece.begin], end=edges[piece.end])
+      for piece in pieces
     ]
 
   def read(
@@ -94,7 +89,7 @@ class Arrow(base.InputKind):
     """Yields the rows of record batches."""
     file, number = piece.file, piece.first or 0
     arrow = tables.pyarrow(file.path)
-    with _told(file):
+    with _errors_named(file):
       with base.opened(file, until=0) as raw:
         is_file = raw.read(len(_FILE)) == _FILE
       if is_file:
@@ -102,15 +97,15 @@ class Arrow(base.InputKind):
           batches = _batches(_open(file, source), piece.begin, piece.end)
           yield from _rows(batches, number, options, file)
         return
-    with _told(file), base.opened(file) as raw:
+    with _errors_named(file), base.opened(file) as raw:
       source = arrow.PythonFile(_Range(raw, piece.begin, piece.end), "r")
       batches = _batches(arrow.ipc.open_stream(source))
       yield from _rows(batches, number, options, file)
 
 
 @contextlib.contextmanager
-def _told(file: base.InputFile) -> Iterator[None]:
-  """Names the file of what cannot be read."""
+def _errors_named(file: base.InputFile) -> Iterator[None]:
+  """Raises what cannot be read as an error that names the file."""
   arrow = tables.pyarrow(file.path)
   try:
     yield
@@ -118,11 +113,11 @@ def _told(file: base.InputFile) -> Iterator[None]:
     raise tables.unreadable(file.path, "Arrow", error) from None
 
 
-def _source(file: base.InputFile, until: int | None = None) -> Any:
+def _source(file: base.InputFile) -> Any:
   """Returns pyarrow's view of a file, without a memory map."""
   arrow = tables.pyarrow(file.path)
   if base.is_url(file):
-    return arrow.PythonFile(base.opened(file, until=until), "r")
+    return arrow.PythonFile(base.opened(file), "r")
   return arrow.OSFile(file.path)
 
 
@@ -181,62 +176,3 @@ class _Range:
         return data
       self._ranges.pop(0)
     return b""
-
-
-def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
-  """Returns the names of the files of a directory of `save_to_disk`.
-
-  Args:
-    folder: The directory.
-    names: Of all that is in it.
-
-  Returns:
-    The files that hold rows, or None if it is no such directory.
-
-  Raises:
-    PrepareError: If it holds splits, or a file is missing.
-  """
-  if "dataset_dict.json" in names:
-    splits = _json(folder, "dataset_dict.json").get("splits")
-    splits = splits if isinstance(splits, list) else []
-    raise errors.PrepareError(
-      f"`--input` must name one split of {folder}, got a directory of the"
-      f" splits {', '.join(map(str, splits))}. Give, for instance,"
-      f" --input={os.path.join(folder, str(splits[0] if splits else ''))}."
-    )
-  if "state.json" not in names or "dataset_info.json" not in names:
-    return None
-  listed = _json(folder, "state.json").get("_data_files")
-  if listed is None:
-    return None
-  try:
-    files = [entry["filename"] for entry in listed]
-  except (KeyError, TypeError) as error:
-    raise _bad_names(folder, listed) from error
-  if not all(map(relative_names.is_part, files)):
-    raise _bad_names(folder, files)
-  missing = sorted(set(files) - set(names))
-  if missing:
-    raise errors.PrepareError(
-      f"{folder} must hold the files that its state.json names, got no"
-      f" {missing[0]}. Restore it, or save the dataset again."
-    )
-  return files
-
-
-def _bad_names(folder: str, listed: Any) -> errors.PrepareError:
-  return errors.PrepareError(
-    f"{os.path.join(folder, 'state.json')} must name files beside it, got"
-    f" {relative_names.brief(listed)}. Save the dataset again."
-  )
-
-
-def _json(folder: str, name: str) -> dict[str, Any]:
-  try:
-    found = json.loads(places.at(folder).read(name, check=json.loads))
-  except (OSError, ValueError) as error:
-    raise errors.PrepareError(
-      f"{os.path.join(folder, name)} must be readable, got {error}. Restore it,"
-      " or leave its directory out with --exclude."
-    ) from None
-  return found if isinstance(found, dict) else {}

@@ -2,30 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every kind of inputs is, and the pieces that its files are read in.
 
-A kind splits a file into pieces that are read apart, by any process; together
-they hold each record of the file once. Units of a piece are its kind's own:
-bytes of lines, rows of tables.
+A kind splits a file into pieces that any process reads by themselves; together
+they hold each record of the file once. The units of a piece depend on the kind:
+bytes of lines, row groups of tables.
 """
 
 import abc
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
+import io
 import os
 from typing import Any
 
 from chomp_data import errors
 from chomp_data.prepare import records
-from chomp_data.stores import object_files
-from chomp_data.stores import places
+from chomp_data.storage import object_files
+from chomp_data.storage import paths
 
 # (number in the file, the record or what is wrong with it); without a number
 # the record is all of its file.
 Numbered = tuple[int | None, Mapping[str, Any] | errors.BadInput]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class InputFile:
   """A file to read.
 
@@ -34,7 +36,8 @@ class InputFile:
     path: Absolute, or a URL.
     size: In bytes, when it was found.
     version: When it was last changed, in ns; of an object its ETag or its
-      generation.
+      generation. Until `input_plan` has looked at the object, the ETag that
+      the listing has.
     kind: A key of `readers.INPUT_KINDS`.
     compression: 'none', 'gz' or 'zst'.
   """
@@ -42,12 +45,12 @@ class InputFile:
   name: str
   path: str
   size: int
-  version: int | str
+  version: int | str | None
   kind: str
   compression: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class InputPiece:
   """A range of a file.
 
@@ -55,7 +58,7 @@ class InputPiece:
     file: Which file.
     begin: The first unit, as the file's kind counts them.
     end: The last unit + 1.
-    first: The number of its first record, or None where `readers.number` has
+    first: The number of its first record, or None where `input_plan.number` has
       to count those before it.
     size: About how many bytes of the file it is; of all pieces together, its
       size.
@@ -87,27 +90,29 @@ class InputKind(abc.ABC):
     """
     return False
 
-  def check(  # noqa: B027
-    self, file: InputFile, options: records.ReadOptions
-  ) -> None:
-    """Looks at a file before anything of it is read.
-
-    Raises:
-      BadInput: If it is not of this kind after all, or rows lack a column.
-      PrepareError: If it cannot be opened, or a library is missing.
-    """
-
   @abc.abstractmethod
-  def split(self, file: InputFile, part_bytes: int) -> list[InputPiece]:
-    """Splits a file; the same for the same size.
+  def split(
+    self,
+    file: InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
+  ) -> list[InputPiece]:
+    """Checks a file before anything else of it is read, and splits it.
 
     Args:
       file: Which.
+      opened: It, open to read bytes and to seek. Of an object each read
+        elsewhere than in its first and last 64 KiB is a request.
       part_bytes: About how many bytes of it a piece is.
+      options: How documents are found.
+
+    Returns:
+      Its pieces in order, at least one; the same wherever it is split.
 
     Raises:
-      BadInput: If it is not of this kind after all.
-      PrepareError: If it cannot be read.
+      BadInput: If it is not of this kind after all, or rows lack a column.
+      PrepareError: If it cannot be read, or a library is missing.
     """
 
   @abc.abstractmethod
@@ -139,7 +144,7 @@ class InputKind(abc.ABC):
 
 def is_url(file: InputFile) -> bool:
   """Returns whether a file is an object of an object store."""
-  return places.is_url(file.path)
+  return paths.is_url(file.path)
 
 
 def opened(
@@ -162,6 +167,51 @@ def opened(
   return open(file.path, "rb")
 
 
+@contextlib.contextmanager
+def ends_of(file: InputFile) -> Iterator[Any]:
+  """Opens a file to look at how it begins and ends.
+
+  Yields:
+    The file, open to read bytes and to seek; of an object the first and the
+    last 64 KiB are a request each.
+
+  Raises:
+    PrepareError: If it cannot be opened.
+  """
+  if is_url(file):
+    ends = object_files.ObjectEnds(file.path, file.size)
+    yield io.BufferedReader(ends, object_files.END)
+    return
+  check_readable(file)
+  with open(file.path, "rb") as opened:
+    yield opened
+
+
+def with_version(file: InputFile, ends: Any) -> InputFile:
+  """Returns a file with the version of what was read of it.
+
+  Args:
+    file: As it was listed.
+    ends: What `ends_of` yielded for it.
+
+  Raises:
+    PrepareError: If it has another size than when it was listed.
+  """
+  if not is_url(file):
+    return file
+  info = ends.raw.info
+  if info is None:  # Nothing of it had to be read.
+    storage, name = object_files.place_of(file.path)
+    info = storage.head(name)
+  if info is None or info.size != file.size:
+    raise errors.PrepareError(
+      f"{file.path} must not change while it is read, got"
+      f" {'no object' if info is None else f'{info.size} bytes'} after"
+      f" {file.size} bytes. Run again when it is complete."
+    )
+  return dataclasses.replace(file, version=info.version)
+
+
 def check_unchanged(file: InputFile) -> None:
   """Checks that a file is what it was when it was found.
 
@@ -169,8 +219,8 @@ def check_unchanged(file: InputFile) -> None:
     PrepareError: If it is not.
   """
   if is_url(file):
-    place, name = object_files.place_of(file.path)
-    what, now, before = "version", place.version(name), file.version
+    storage, name = object_files.place_of(file.path)
+    what, now, before = "version", storage.version(name), file.version
   else:
     stat = os.stat(file.path)
     what, now, before = "size in bytes", stat.st_size, file.size
@@ -188,13 +238,13 @@ def check_unchanged(file: InputFile) -> None:
 
 
 def check_readable(file: InputFile) -> None:
-  """Says why a file cannot be opened, which other libraries may not.
+  """Raises why a file cannot be opened; messages of libraries may not say it.
 
   Raises:
     PrepareError: If it cannot.
   """
   if is_url(file):
-    return  # It was found, and TensorStore says why it cannot be read.
+    return  # Reading it raises an error that says why.
   try:
     with open(file.path, "rb"):
       pass
@@ -230,12 +280,12 @@ def pieces_of_units(
   """
   pieces: list[InputPiece] = []
   total = max(1, sum(sizes))
-  begin = row = done = before = 0
+  begin = num_rows = num_bytes = before = 0
   first = 0
   for i, (count, size) in enumerate(zip(rows, sizes, strict=True)):
-    row, done = row + count, done + size
-    at = file.size * done // total
+    num_rows, num_bytes = num_rows + count, num_bytes + size
+    at = file.size * num_bytes // total
     if at - before >= part_bytes or i == len(rows) - 1:
       pieces.append(InputPiece(file, begin, i + 1, first, at - before))
-      begin, first, before = i + 1, row, at
+      begin, first, before = i + 1, num_rows, at
   return pieces or [InputPiece(file, 0, 0, 0, file.size)]

@@ -39,20 +39,40 @@ def blocks(
     BadInput: If it cannot be decompressed.
     PrepareError: If it cannot be read.
   """
-  block = block or BLOCK
   try:
     with base.opened(file, until=until) as raw:
-      if file.compression == "zst":
-        yield from _zstd_blocks(raw, block)
-        return
       if begin:
         raw.seek(begin)
-      with gzip.open(raw) if file.compression == "gz" else raw as stream:
-        # Of an object never more than one request brought: `until` holds. Of
-        # an archive no more than one read: before an error all comes that can.
-        one = base.is_url(file) or file.compression == "gz"
-        while data := _read_one(stream, block) if one else stream.read(block):
-          yield data
+      yield from unpacked(file, raw, block)
+  except OSError as error:
+    raise base.unreadable(file, error) from None
+
+
+def unpacked(
+  file: base.InputFile, raw: Any, block: int | None = None
+) -> Generator[bytes, None, None]:
+  """Yields the decompressed bytes of a file that is open.
+
+  Args:
+    file: Which.
+    raw: It, at the first byte to yield.
+    block: Bytes that are read at once, or None for many.
+
+  Raises:
+    BadInput: If it cannot be decompressed.
+    PrepareError: If it cannot be read.
+  """
+  block = block or BLOCK
+  try:
+    if file.compression == "zst":
+      yield from _zstd_blocks(raw, block)
+      return
+    stream = gzip.GzipFile(fileobj=raw) if file.compression == "gz" else raw
+    # Of an object no more than one request brings, so that `until` holds. Of an
+    # archive no more than one read, so that all before an error is yielded.
+    one = base.is_url(file) or file.compression == "gz"
+    while data := _read_one(stream, block) if one else stream.read(block):
+      yield data
   except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
     truncated = isinstance(error, EOFError)
     raise errors.BadInput(

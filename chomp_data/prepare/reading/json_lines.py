@@ -42,7 +42,11 @@ class JsonLines(base.InputKind):
     return None
 
   def split(
-    self, file: base.InputFile, part_bytes: int
+    self,
+    file: base.InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
   ) -> list[base.InputPiece]:
     """Splits bytes; nothing is read."""
     if file.compression != "none" or not file.size:
@@ -65,8 +69,8 @@ class JsonLines(base.InputKind):
     count = int(not piece.begin)
     for block in byte_blocks.blocks(piece.file, begin=before, until=piece.end):
       # Four times as fast as `bytes.count`.
-      own = np.frombuffer(block, np.uint8)[: max(left, 0)]
-      count += int(np.count_nonzero(own == _NEWLINE))
+      of_piece = np.frombuffer(block, np.uint8)[: max(left, 0)]
+      count += int(np.count_nonzero(of_piece == _NEWLINE))
       left -= len(block)
       if left <= 0:
         break
@@ -77,7 +81,7 @@ class JsonLines(base.InputKind):
   ) -> Iterator[base.Numbered]:
     """Yields the objects of lines."""
     file = piece.file
-    assert piece.first is not None  # `readers.number` comes first.
+    assert piece.first is not None  # `input_plan.number` sets it.
     most = options.max_document_bytes
     if file.compression != "none":
       lines = _lines(byte_blocks.blocks(file), 0, sys.maxsize, most)

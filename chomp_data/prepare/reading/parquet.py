@@ -27,20 +27,20 @@ class Parquet(base.InputKind):
     """Returns whether a file begins with the format's mark."""
     return head.startswith(b"PAR1")
 
-  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks the end of the file, where its columns are told."""
-    with _open(file) as opened:
+  def split(
+    self,
+    file: base.InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
+  ) -> list[base.InputPiece]:
+    """Checks the footer, and splits row groups by their bytes in the file."""
+    with _open(file, opened) as table:
       try:
-        tables.check_columns(file.path, opened.schema_arrow, options)
+        tables.check_columns(file.path, table.schema_arrow, options)
       except UnicodeError as error:
         raise tables.unreadable(file.path, "Parquet", error) from None
-
-  def split(
-    self, file: base.InputFile, part_bytes: int
-  ) -> list[base.InputPiece]:
-    """Splits row groups, by the bytes that they take in the file."""
-    with _open(file) as opened:
-      metadata = opened.metadata
+      metadata = table.metadata
       groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
       rows = [group.num_rows for group in groups]
       sizes = [
@@ -70,13 +70,15 @@ class Parquet(base.InputKind):
           columns=names,
           use_threads=False,
         )
-        for batch in _told(file, batches):
+        for batch in _errors_named(file, batches):
           yield from tables.numbered(batch, number, options, file.path)
           number += batch.num_rows
 
 
-def _told(file: base.InputFile, batches: Iterator[Any]) -> Iterator[Any]:
-  """Yields batches; names the file of what cannot be read."""
+def _errors_named(
+  file: base.InputFile, batches: Iterator[Any]
+) -> Iterator[Any]:
+  """Yields batches; errors name the file."""
   arrow = tables.pyarrow(file.path)
   try:
     yield from batches
@@ -84,17 +86,19 @@ def _told(file: base.InputFile, batches: Iterator[Any]) -> Iterator[Any]:
     raise tables.unreadable(file.path, "Parquet", error) from None
 
 
-def _open(file: base.InputFile) -> Any:
-  """Returns pyarrow.parquet.ParquetFile."""
+def _open(file: base.InputFile, source: Any = None) -> Any:
+  """Returns pyarrow.parquet.ParquetFile, of an open file if there is one."""
   arrow = tables.pyarrow(file.path)
   import pyarrow.parquet as parquet  # pyright: ignore
 
   base.check_readable(file)
+  is_url = base.is_url(file)
+  if source is None:
+    source = base.opened(file, buffered=False) if is_url else file.path
   try:
-    in_store = base.is_url(file)
     opened = parquet.ParquetFile(
-      base.opened(file, buffered=False) if in_store else file.path,
-      buffer_size=_RANGE_BYTES if in_store else _BUFFER_BYTES,
+      source,
+      buffer_size=_RANGE_BYTES if is_url else _BUFFER_BYTES,
       pre_buffer=False,
       page_checksum_verification=True,
     )

@@ -109,24 +109,27 @@ def numbered(
   Raises:
     BadInput: If the batch contradicts itself.
   """
-  found = [key for key in options.keys if _path(batch.schema, key)]
+  keys = [key for key in options.keys if _path(batch.schema, key)]
   row_bytes = batch.nbytes // max(1, batch.num_rows)
   step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, row_bytes)))
   for begin in range(0, batch.num_rows, step):
-    own = batch.slice(begin, step)
+    rows_batch = batch.slice(begin, step)
     try:
-      values = [_values(own, key, key == options.text_key) for key in found]
+      values = [
+        _values(rows_batch, key, key == options.text_key) for key in keys
+      ]
       if options.messages_key is not None:
         chat_keys = (options.messages_key, *options.chat.keys)
-        for key, rows in zip(found, values, strict=True):
+        for key, rows in zip(keys, values, strict=True):
           if key in chat_keys:
             rows[:] = map(_without_nulls, rows)
     except pyarrow(where).ArrowException as error:
       raise unreadable(where, "table", error) from None
     for number, row in enumerate(
-      zip(*values, strict=True) if found else [()] * own.num_rows, first + begin
+      zip(*values, strict=True) if keys else [()] * rows_batch.num_rows,
+      first + begin,
     ):
-      yield number, _record(found, row, f"{where}:{number}")
+      yield number, _record(keys, row, f"{where}:{number}")
 
 
 def _record(

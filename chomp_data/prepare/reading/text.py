@@ -3,6 +3,7 @@
 """Text files: each is one document, whatever its name."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
@@ -17,15 +18,16 @@ class Text(base.InputKind):
     return "none"
 
   def split(
-    self, file: base.InputFile, part_bytes: int
+    self,
+    file: base.InputFile,
+    opened: Any,
+    part_bytes: int,
+    options: records.ReadOptions,
   ) -> list[base.InputPiece]:
-    """A document is not split."""
-    return [base.InputPiece(file, 0, file.size, 0, file.size)]
-
-  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks the size."""
+    """Checks the size; a document is not split."""
     if file.size > options.max_document_bytes:
       raise records.too_long(file.path, options)
+    return [base.InputPiece(file, 0, file.size, 0, file.size)]
 
   def read(
     self, piece: base.InputPiece, options: records.ReadOptions

@@ -43,9 +43,9 @@ def parse(data: bytes) -> dict[str, Any]:
     ValueError: If it is no such message.
   """
   features: dict[str, Any] = {}
-  for number, kind, own in _fields(data):
+  for number, kind, message in _fields(data):
     _expect((number, kind) == (1, _BYTES), "Example", number, kind)
-    for number, kind, entry in _fields(own):
+    for number, kind, entry in _fields(message):
       _expect((number, kind) == (1, _BYTES), "Features", number, kind)
       name, values = _entry(entry)
       features[name] = values
@@ -55,12 +55,12 @@ def parse(data: bytes) -> dict[str, Any]:
 def _entry(data: bytes) -> tuple[str, Any]:
   """Returns name and value of a feature."""
   name, values = "", []
-  for number, kind, own in _fields(data):
+  for number, kind, field in _fields(data):
     _expect(number in (1, 2) and kind == _BYTES, "entry", number, kind)
     if number == 1:
-      name = own.decode()
+      name = field.decode()
     else:
-      values = _feature(own)
+      values = _feature(field)
   if len(values) == 1:
     return name, values[0]
   return name, values or None
@@ -68,10 +68,10 @@ def _entry(data: bytes) -> tuple[str, Any]:
 
 def _feature(data: bytes) -> list[Any]:
   values: list[Any] = []
-  for which, kind, own in _fields(data):
+  for which, kind, values_list in _fields(data):
     _expect(which in (1, 2, 3) and kind == _BYTES, "Feature", which, kind)
     values = []  # Of several kinds the last one counts.
-    for number, kind, value in _fields(own):
+    for number, kind, value in _fields(values_list):
       _expect(number == 1, "list", number, kind)
       if which == 1:
         _expect(kind == _BYTES, "bytes list", number, kind)
@@ -87,7 +87,7 @@ def _floats(kind: int, value: Any) -> list[float]:
   _expect(kind in (_BYTES, _FIXED32), "float list", 1, kind)
   if len(value) % 4:
     raise ValueError(f"a float list of {len(value)} bytes")
-  return [own for (own,) in struct.iter_unpack("<f", value)]
+  return [number for (number,) in struct.iter_unpack("<f", value)]
 
 
 def _integers(kind: int, value: Any) -> list[int]:
@@ -96,8 +96,8 @@ def _integers(kind: int, value: Any) -> list[int]:
     return [_signed(value)]
   values, at = [], 0
   while at < len(value):
-    own, at = _varint(value, at)
-    values.append(_signed(own))
+    number, at = _varint(value, at)
+    values.append(_signed(number))
   return values
 
 

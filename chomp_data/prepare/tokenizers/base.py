@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import hashlib
 import importlib
 import itertools
 import os
@@ -17,6 +18,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import option_fields
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 # In order of preference: BERT's separators come last.
@@ -48,7 +50,7 @@ class Encoded(NamedTuple):
   lengths: np.ndarray
 
 
-class Covered(NamedTuple):
+class TokensWithOffsets(NamedTuple):
   """Token ids of a text, and which characters each stands for.
 
   A token that is one byte of a character covers all of it; one that stands for
@@ -83,7 +85,7 @@ class Tokenizer(Protocol):
     """Returns the token ids of several texts, on all cores of a process."""
     ...
 
-  def encode_covered(self, texts: Sequence[str]) -> list[Covered]:
+  def encode_covered(self, texts: Sequence[str]) -> list[TokensWithOffsets]:
     """Returns the token ids of texts in which special tokens are spelled."""
     ...
 
@@ -97,21 +99,25 @@ class TokenizerSpec:
   """Names a tokenizer, small enough to send to workers.
 
   Attributes:
-    source: 'byte', or the path of a tokenizer's file.
-    pad_token: The name of its padding token; None finds a usual one.
-    eos_token: The name of its end-of-document token.
-    bos_token: The name of its begin-of-document token.
+    source: 'byte' (the bytes of UTF-8, 259 ids), or the path of a Hugging Face
+      tokenizer.json, a SentencePiece .model or a tiktoken file.
+    pad_token: The padding token; by default one of the usual names.
+    eos_token: The end-of-document token; by default one of the usual names.
+    bos_token: The begin-of-document token; by default one of the usual names.
     pattern: How a tiktoken file's texts are split: a regular expression, or
-      the name of a known one; None finds it.
-    special_tokens: A tiktoken file's special tokens, as 'NAME' or 'NAME=ID'.
+      one of r50k_base, cl100k_base, o200k_base; found for the files of these.
+    special_tokens: A special token of a tiktoken file, as
+      '<|endoftext|>=50256'; without an id it takes the next.
   """
 
-  source: str = "byte"
-  pad_token: str | None = None
-  eos_token: str | None = None
-  bos_token: str | None = None
-  pattern: str | None = None
-  special_tokens: tuple[str, ...] = ()
+  source: str = option_fields.option("byte", flag="tokenizer")
+  pad_token: str | None = option_fields.option(None)
+  eos_token: str | None = option_fields.option(None)
+  bos_token: str | None = option_fields.option(None)
+  pattern: str | None = option_fields.option(None, flag="tiktoken_pattern")
+  special_tokens: tuple[str, ...] = option_fields.option(
+    (), flag="special_token"
+  )
 
 
 def threads() -> int:
@@ -130,6 +136,34 @@ def joined(ids: Sequence[Sequence[int]], dtype: np.dtype) -> Encoded:
   lengths = np.fromiter(map(len, ids), np.int64, len(ids))
   flat = itertools.chain.from_iterable(ids)
   return Encoded(np.fromiter(flat, dtype, int(lengths.sum())), lengths)
+
+
+def concatenated(arrays: Sequence[np.ndarray], dtype: np.dtype) -> Encoded:
+  """Returns arrays of token ids as one."""
+  lengths = np.fromiter(map(len, arrays), np.int64, len(arrays))
+  tokens = np.concatenate(arrays) if arrays else np.empty(0)
+  return Encoded(tokens.astype(dtype), lengths)
+
+
+def info_of(
+  kind: str, file: bytes, vocab_size: int, ids: Mapping[str, int | None]
+) -> stores.TokenizerInfo:
+  """Returns what a store keeps of a tokenizer.
+
+  Args:
+    kind: A key of `kinds.FILES`.
+    file: Its content.
+    vocab_size: One more than the highest id.
+    ids: Of 'pad', 'eos' and 'bos'.
+  """
+  return stores.TokenizerInfo(
+    kind=kind,
+    sha256=hashlib.sha256(file).hexdigest(),
+    vocab_size=vocab_size,
+    pad_id=ids["pad"],
+    eos_id=ids["eos"],
+    bos_id=ids["bos"],
+  )
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -174,7 +208,7 @@ def text_of(text: str | bytes) -> str:
 def special_ids(
   vocabulary: Mapping[str, int],
   spec: TokenizerSpec,
-  found: Mapping[str, int | None] | None = None,
+  default_ids: Mapping[str, int | None] | None = None,
 ) -> dict[str, int | None]:
   """Returns the ids of a vocabulary's 'pad', 'eos' and 'bos'.
 
@@ -195,22 +229,23 @@ def special_ids(
         f"`--{kind}_token` must be a token of {spec.source}, got {name!r}."
         " Correct it, or leave it out to find a usual one."
       )
-    if name is None and found is not None:
-      ids[kind] = found[kind]
+    if name is None and default_ids is not None:
+      ids[kind] = default_ids[kind]
       continue
     names = usual if name is None else (name,)
-    known = [vocabulary[n] for n in names if n in vocabulary]
-    ids[kind] = known[0] if known else None
+    found_ids = [vocabulary[n] for n in names if n in vocabulary]
+    ids[kind] = found_ids[0] if found_ids else None
   errors.PrepareError.raise_if(problems)
   return ids
 
 
 def refuse_options(spec: TokenizerSpec, names: Iterable[str], why: str) -> None:
   """Raises PrepareError for options that mean nothing for a tokenizer."""
-  flags = {"pattern": "tiktoken_pattern", "special_tokens": "special_token"}
+  flags = option_fields.flags_of(TokenizerSpec)
+  flag_names = {flag.field: flag.name for flag in flags}
   errors.PrepareError.raise_if(
     [
-      f"`--{flags.get(name, name)}` must not be given for {why}, got {value!r}."
+      f"`--{flag_names[name]}` must not be given for {why}, got {value!r}."
       " Leave it out."
       for name in names
       if (value := getattr(spec, name))

@@ -46,13 +46,17 @@ class ByteTokenizer:
       flat = b"".join(data)
     return base.Encoded(np.frombuffer(flat, np.uint8), lengths)
 
-  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+  def encode_covered(
+    self, texts: Sequence[str]
+  ) -> list[base.TokensWithOffsets]:
     """Returns the bytes of texts; no special token can be spelled."""
     covered = []
     for text in texts:
       data = np.frombuffer(text.encode(), np.uint8)
       begins = base.character_of_bytes(data)
-      covered.append(base.Covered(data.astype(np.uint16), begins, begins + 1))
+      covered.append(
+        base.TokensWithOffsets(data.astype(np.uint16), begins, begins + 1)
+      )
     return covered
 
   def decode(self, ids: np.ndarray) -> str:

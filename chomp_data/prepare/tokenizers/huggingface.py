@@ -6,7 +6,6 @@ Its special ids are found by their usual names, or as they are named.
 """
 
 from collections.abc import Sequence
-import hashlib
 
 import numpy as np
 
@@ -60,13 +59,8 @@ class HuggingFaceTokenizer:
       )
     ids = base.special_ids(vocabulary, spec)
     vocab_size = max(vocabulary.values()) + 1
-    self.info: stores.TokenizerInfo = stores.TokenizerInfo(
-      kind="huggingface",
-      sha256=hashlib.sha256(file).hexdigest(),
-      vocab_size=vocab_size,
-      pad_id=ids["pad"],
-      eos_id=ids["eos"],
-      bos_id=ids["bos"],
+    self.info: stores.TokenizerInfo = base.info_of(
+      "huggingface", file, vocab_size, ids
     )
     self._dtype = base.token_dtype(vocab_size)
     # Also those that are not called special: text spells them all the same.
@@ -75,12 +69,14 @@ class HuggingFaceTokenizer:
 
   def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
     """Returns the token ids of several texts."""
-    found = self._tokenizer.encode_batch_fast(
+    encodings = self._tokenizer.encode_batch_fast(
       [base.text_of(text) for text in texts], add_special_tokens=False
     )
-    return base.joined([encoding.ids for encoding in found], self._dtype)
+    return base.joined([encoding.ids for encoding in encodings], self._dtype)
 
-  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+  def encode_covered(
+    self, texts: Sequence[str]
+  ) -> list[base.TokensWithOffsets]:
     """Returns the token ids of texts, and the characters they cover."""
     covered = []
     for encoding in self._tokenizer.encode_batch(
@@ -88,7 +84,7 @@ class HuggingFaceTokenizer:
     ):
       offsets = np.asarray(encoding.offsets, np.int64).reshape(-1, 2)
       ids = np.asarray(encoding.ids, self._dtype)
-      covered.append(base.Covered(ids, offsets[:, 0], offsets[:, 1]))
+      covered.append(base.TokensWithOffsets(ids, offsets[:, 0], offsets[:, 1]))
     return covered
 
   def decode(self, ids: np.ndarray) -> str:

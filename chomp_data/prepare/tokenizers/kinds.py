@@ -13,8 +13,8 @@ from chomp_data.prepare.tokenizers import byte_tokenizer
 from chomp_data.prepare.tokenizers import huggingface
 from chomp_data.prepare.tokenizers import sentence_piece
 from chomp_data.prepare.tokenizers import tiktoken_ranks
-from chomp_data.stores import object_files
-from chomp_data.stores import places
+from chomp_data.storage import object_files
+from chomp_data.storage import paths
 
 BYTE = "byte"
 _HUGGINGFACE_FILE = "tokenizer.json"
@@ -62,9 +62,9 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
     )
     return byte_tokenizer.ByteTokenizer()
   try:
-    if places.is_url(spec.source):
-      place, name = object_files.place_of(spec.source)
-      file = place.read(name)
+    if paths.is_url(spec.source):
+      storage, name = object_files.place_of(spec.source)
+      file = storage.get(name)
     else:
       file = pathlib.Path(spec.source).read_bytes()
   except OSError as error:
@@ -80,7 +80,7 @@ def _how_to_get(name: str) -> str:
   path = pathlib.Path(name)
   if (path / _HUGGINGFACE_FILE).is_file():
     return f"Name the file in it: --tokenizer={path / _HUGGINGFACE_FILE}."
-  if path.suffix or places.is_url(name):
+  if path.suffix or paths.is_url(name):
     return "Correct the path; nothing is downloaded."
   if name in tiktoken_ranks.PATTERNS:
     return (
@@ -119,6 +119,9 @@ def load_tokenizer(store: "stores.Store") -> base.Tokenizer:
     StoreError: If the store has no tokenizer, or its file was altered.
     PrepareError: If the package that reads it is not installed.
   """
+  # Not at import: workers need no store.
+  from chomp_data.stores import base as store_base
+
   info = store.tokenizer_info
   if info.kind == BYTE:
     if info.sha256 != byte_tokenizer.ByteTokenizer.info.sha256:
@@ -130,7 +133,9 @@ def load_tokenizer(store: "stores.Store") -> base.Tokenizer:
     return byte_tokenizer.ByteTokenizer()
   if info.kind in FILES:
     _, make = FILES[info.kind]
-    tokenizer = make(store.tokenizer_file(), base.TokenizerSpec(store.path))
+    tokenizer = make(
+      store_base.tokenizer_file(store), base.TokenizerSpec(store.path)
+    )
     # Special ids may have been named when the store was made.
     tokenizer.info = info
     return tokenizer

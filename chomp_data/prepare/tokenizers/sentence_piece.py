@@ -7,7 +7,6 @@ normalised as the model says, which may join spaces and lines.
 """
 
 from collections.abc import Sequence
-import hashlib
 import re
 
 import numpy as np
@@ -54,13 +53,13 @@ class SentencePieceTokenizer:
     self.file: bytes | None = file
     size = model.get_piece_size()
     vocabulary = {model.id_to_piece(i): i for i in range(size)}
-    found = {
+    model_ids = {
       "pad": model.pad_id(),
       "eos": model.eos_id(),
       "bos": model.bos_id(),
     }
     ids = base.special_ids(
-      vocabulary, spec, {k: i if i >= 0 else None for k, i in found.items()}
+      vocabulary, spec, {k: i if i >= 0 else None for k, i in model_ids.items()}
     )
     self._names = {
       name: i for name, i in vocabulary.items() if model.is_control(i)
@@ -70,28 +69,23 @@ class SentencePieceTokenizer:
     self._control[list(self._names.values())] = True
     longest = sorted(self._names, key=lambda name: (-len(name), name))
     self._splitter = re.compile("|".join(map(re.escape, longest)) or r"(?!)")
-    self.info: stores.TokenizerInfo = stores.TokenizerInfo(
-      kind="sentencepiece",
-      sha256=hashlib.sha256(file).hexdigest(),
-      vocab_size=size,
-      pad_id=ids["pad"],
-      eos_id=ids["eos"],
-      bos_id=ids["bos"],
+    self.info: stores.TokenizerInfo = base.info_of(
+      "sentencepiece", file, size, ids
     )
     self._dtype = base.token_dtype(size)
 
   def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
     """Returns the token ids of several texts."""
-    found = self._model.encode(
+    arrays = self._model.encode(
       [base.text_of(text) for text in texts],
       return_type="numpy",
       num_threads=base.threads(),
     )
-    lengths = np.fromiter(map(len, found), np.int64, len(found))
-    tokens = np.concatenate(found) if found else np.empty(0)
-    return base.Encoded(tokens.astype(self._dtype), lengths)
+    return base.concatenated(arrays, self._dtype)
 
-  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+  def encode_covered(
+    self, texts: Sequence[str]
+  ) -> list[base.TokensWithOffsets]:
     """Returns the token ids of texts, and the characters they cover.
 
     The model never makes a control token of text, so texts are split where one
@@ -99,24 +93,24 @@ class SentencePieceTokenizer:
     """
     return [self._covered(text) for text in texts]
 
-  def _covered(self, text: str) -> base.Covered:
+  def _covered(self, text: str) -> base.TokensWithOffsets:
     ids, begins, ends = [], [], []
     begin = 0
     for match in [*self._splitter.finditer(text), None]:
       end = len(text) if match is None else match.start()
       if begin < end:
-        found = self._model.encode(
+        encoded = self._model.encode(
           text[begin:end], return_type="offset_mapping"
         )
-        ids += found["ids"]
-        begins += [begin + low for low, _ in found["offsets"]]
-        ends += [begin + high for _, high in found["offsets"]]
+        ids += encoded["ids"]
+        begins += [begin + low for low, _ in encoded["offsets"]]
+        ends += [begin + high for _, high in encoded["offsets"]]
       if match is not None:
         ids.append(self._names[match.group()])
         begins.append(match.start())
         ends.append(match.end())
         begin = match.end()
-    return base.Covered(
+    return base.TokensWithOffsets(
       np.asarray(ids, self._dtype),
       np.asarray(begins, np.int64),
       np.asarray(ends, np.int64),

@@ -96,9 +96,9 @@ class TiktokenTokenizer:
       self.file: bytes | None = file
       ranks = _ranks(text.encode(), spec)
     else:
-      pattern, known = _pattern(file, spec)
+      pattern, known_tokens = _pattern(file, spec)
       ranks = _ranks(file, spec)
-      special = _special_tokens(known, ranks, spec)
+      special = _special_tokens(known_tokens, ranks, spec)
       self.file = _keep(pattern, special, file)
     try:
       self._encoding = library.Encoding(
@@ -119,34 +119,29 @@ class TiktokenTokenizer:
       self._lengths[rank] = len(token)
     for name, number in special.items():
       self._lengths[number] = len(name.encode())
-    self.info: stores.TokenizerInfo = stores.TokenizerInfo(
-      kind="tiktoken",
-      sha256=hashlib.sha256(self.file).hexdigest(),
-      vocab_size=vocab_size,
-      pad_id=ids["pad"],
-      eos_id=ids["eos"],
-      bos_id=ids["bos"],
+    self.info: stores.TokenizerInfo = base.info_of(
+      "tiktoken", self.file, vocab_size, ids
     )
 
   def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
     """Returns the token ids of several texts."""
-    found = self._on_threads([base.text_of(text) for text in texts], set())
-    lengths = np.fromiter(map(len, found), np.int64, len(found))
-    tokens = np.concatenate(found) if found else np.empty(0)
-    return base.Encoded(tokens.astype(self._dtype), lengths)
+    arrays = self._on_threads([base.text_of(text) for text in texts], set())
+    return base.concatenated(arrays, self._dtype)
 
-  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+  def encode_covered(
+    self, texts: Sequence[str]
+  ) -> list[base.TokensWithOffsets]:
     """Returns the token ids of texts, and the characters they cover."""
     covered = []
-    found = self._on_threads(texts, self._encoding.special_tokens_set)
-    for text, ids in zip(texts, found, strict=True):
+    arrays = self._on_threads(texts, self._encoding.special_tokens_set)
+    for text, ids in zip(texts, arrays, strict=True):
       ends = np.cumsum(self._lengths[ids])
       begins = ends - self._lengths[ids]
       characters = base.character_of_bytes(
         np.frombuffer(text.encode(), np.uint8)
       )
       covered.append(
-        base.Covered(
+        base.TokensWithOffsets(
           ids.astype(self._dtype), characters[begins], characters[ends - 1] + 1
         )
       )
@@ -188,9 +183,9 @@ def _ranks(data: bytes, spec: base.TokenizerSpec) -> dict[bytes, int]:
       ) from None
   missing = [b for b in range(256) if bytes([b]) not in ranks]
   if missing or len(set(ranks.values())) < len(ranks):
-    found = f"none of byte {missing[0]:#04x}" if missing else "a rank twice"
+    problem = f"none of byte {missing[0]:#04x}" if missing else "a rank twice"
     raise errors.PrepareError(
-      f"{spec.source} must rank each byte, and each token once, got {found}."
+      f"{spec.source} must rank each byte, and each token once, got {problem}."
       " Give the whole tiktoken file."
     )
   return ranks
@@ -212,10 +207,12 @@ def _pattern(
 
 
 def _special_tokens(
-  known: dict[str, int], ranks: dict[bytes, int], spec: base.TokenizerSpec
+  known_tokens: dict[str, int],
+  ranks: dict[bytes, int],
+  spec: base.TokenizerSpec,
 ) -> dict[str, int]:
   """Returns ids by name; names without one take the next."""
-  special = dict(known)
+  special = dict(known_tokens)
   for text in spec.special_tokens:
     name, equals, number = text.rpartition("=")
     if not equals or not number.isdigit():

@@ -4,14 +4,15 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import os
 import pathlib
 from typing import Any
 
 from chomp_data import errors
-from chomp_data.stores import adopted
+from chomp_data.storage import paths
+from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import object_corpus
-from chomp_data.stores import places
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_files
 
@@ -29,6 +30,8 @@ def load_or_build(
   index_dir: str | os.PathLike[str] | None,
   may_build: bool,
   build: Callable[[], side_index.Parts],
+  *,
+  verifies_reads: bool = False,
 ) -> dict[str, side_index.SideArray]:
   """Returns the index of a corpus's files, built if there is none that fits.
 
@@ -37,26 +40,39 @@ def load_or_build(
     name: What the index is, as in `side_index.load_or_build`.
     key: All besides the files that its arrays depend on.
     index_dir: Where to keep it; None is beside the corpus.
-    may_build: Whether it may be built.
+    may_build: Whether it may be built for other files than those of an index;
+      for files of which only the modification times differ it always may.
     build: Makes the arrays, in parts.
+    verifies_reads: Whether whatever is read of the files is compared with
+      checksums in the index. Files whose names, sizes and times are those of
+      an index are then not read to open it.
 
   Raises:
     StoreError: If there is no index that fits and files are not those of
       another corpus but damaged or exchanged, or `may_build` is False.
   """
-  kept = adopted_of(corpus)
-  home, files = corpus.home, corpus.key()
+  sidecar = sidecar_of(corpus)
+  home = corpus.home
   if index_dir is not None:
     home = pathlib.Path(index_dir) / pathlib.Path(home).absolute().name
+  files: Sequence[Any] | None = None
+  if verifies_reads and isinstance(corpus, record_files.Corpus):
+    files = _indexed_files(corpus, home, name, key)
+  if files is None:
+    files = corpus.key()
 
   def parts() -> side_index.Parts:
-    if kept is not None:
-      total = sum(size for _, size in kept.files.values())
+    if sidecar is not None:
+      total = sidecar.num_bytes
       with progress(corpus.home, total) as bar:
-        kept.check_content(corpus.root, bar.update)
-    for directory, own in side_index.known(home):
-      corpus.check_unharmed(files, own.get("files"), directory)
-    if not may_build:
+        sidecar.check_content(corpus.root, bar.update)
+    is_copy = False
+    for directory, indexed in side_index.known(home):
+      corpus.check_unharmed(files, indexed.get("files"), directory)
+      is_copy |= corpus.is_copy_of(files, indexed.get("files"), directory)
+    # What a copy holds beyond its ends, the new index tells: a store that is
+    # opened again compares its hash.
+    if not may_build and not is_copy:
       raise errors.StoreError(
         f"{corpus.home} must have the files that this run began with, got files"
         " that no index fits. Put them back, or start again."
@@ -66,21 +82,43 @@ def load_or_build(
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
 
 
-def adopted_of(corpus: Files) -> adopted.Adopted | None:
+def _indexed_files(
+  corpus: record_files.Corpus,
+  home: str | os.PathLike[str],
+  name: str,
+  key: Mapping[str, Any],
+) -> record_files.Key | None:
+  """Returns what an index says of files that did not change since, or None."""
+  stamps = corpus.stamps()
+  for directory, indexed in side_index.known(home, name):
+    try:
+      files = record_files.decoded_key(indexed.get("files"), directory)
+    except errors.StoreError:
+      continue  # Where none fits, this is the error.
+    if (
+      tuple(file[0] for file in files) == corpus.names
+      and all(files[i][:3] == stamp for i, stamp in stamps.items())
+      and all(indexed.get(field) == value for field, value in key.items())
+    ):
+      return files
+  return None
+
+
+def sidecar_of(corpus: Files) -> checksum_sidecar.ChecksumSidecar | None:
   """Returns what files were when they were adopted, if they were.
 
   Raises:
     StoreError: If files were added, removed, cut or grown since.
   """
-  kept = adopted.load(corpus.home)
-  if kept is not None:
-    kept.check_names(corpus.root, corpus.names)
-  return kept
+  sidecar = checksum_sidecar.load(corpus.home)
+  if sidecar is not None:
+    sidecar.check_names(corpus.root, corpus.names)
+  return sidecar
 
 
 def progress(path: str | os.PathLike[str], num_bytes: int) -> side_index.Bar:
   """Returns a bar of bytes that are indexed, silent where that is quick."""
   shown = num_bytes >= _QUIET_BYTES
   return side_index.progress(
-    num_bytes, f"indexing {places.name_of(path)}", "B", shown
+    num_bytes, f"indexing {paths.name_of(path)}", "B", shown
   )

@@ -1,15 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""ArrayRecord files of a corpus: which they are, and reading their records.
+"""The ArrayRecord files of a corpus, and reading their records.
 
 A record is read by ranges, with one thread and a buffer that reads ahead: a
 record costs 1 us in a range and 4 us alone, where the library's `read([i])`
 takes 200 us and grows with the file. A file that is cut or grown opens as one
-of no record, which only `ok()` tells from an empty one.
+of no records; only `ok()` distinguishes it from an empty one.
 """
 
 import collections
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import fnmatch
 import glob
@@ -23,17 +25,17 @@ from typing import Any
 from array_record.python import array_record_module  # pyright: ignore
 
 from chomp_data import errors
-from chomp_data.stores import checksums
+from chomp_data.storage import checksums
+from chomp_data.storage import publish
 from chomp_data.stores import json_values
-from chomp_data.stores import publish
 from chomp_data.stores import side_index
 
-# Names that a directory is searched for.
+# The names of such files in a directory.
 PATTERNS = ("*.array_record*", "*.arrayrecord*")
 RESTORE = "Restore the file from a copy, or write it again."
 
-# Bytes at the ends of a file that tell it from another of the same size: in the
-# last 64 KiB ArrayRecord says where its list of records is, which is before.
+# Bytes at the ends of a file that identify it among files of the same size: in
+# its last 64 KiB ArrayRecord says where its list of records is, just before.
 _HEAD_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 17
 
@@ -41,6 +43,10 @@ _TAIL_BYTES = 1 << 17
 # (measured): 110 MiB, or what one larger file takes.
 MAX_OPEN = 256
 MAX_OPEN_GROUPS = 1 << 23
+
+# Files whose status is asked for to open an index that has checksums of all
+# that is read. A change of another one is found when it is read.
+_MOST_STAMPS = 1_024
 
 _OPTIONS = "readahead_buffer_size:1M,max_parallelism:0"
 _BUFFER_BYTES = 1 << 15
@@ -51,7 +57,7 @@ _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)")
 
 
 # What `Corpus.key` returns.
-_Key = list[tuple[str, int, int, int, int]]
+Key = list[tuple[str, int, int, int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +78,22 @@ class Corpus:
     """Returns a file's path."""
     return self.root / self.names[file]
 
+  def stamps(self) -> dict[int, tuple[str | int, ...]]:
+    """Returns (name, bytes, modification time in ns) of files, by number.
+
+    Of all files where they are few, else of some, evenly apart.
+
+    Raises:
+      StoreError: If a file cannot be found.
+    """
+    step = -(-len(self.names) // _MOST_STAMPS)
+    return {
+      i: _stamp(self.root, self.names[i])
+      for i in range(0, len(self.names), step)
+    }
+
   def key(self) -> list[list[str | int]]:
-    """Returns what tells these files from others, without reading them whole.
+    """Returns what identifies these files, without reading them whole.
 
     Returns:
       (name, size in bytes, modification time in ns, crc32c of the first 64
@@ -90,15 +110,16 @@ class Corpus:
     before: Any,
     index: pathlib.Path,
   ) -> None:
-    """Tells damage from another corpus, where files changed.
+    """Distinguishes damage from another corpus, where files changed.
 
-    A file that was written anew has another time. A corpus of which no file
-    holds anything new, and one holds what another did, was mixed up.
+    A file that was replaced has another modification time. If no file holds
+    anything new, and one holds what another did, contents were swapped between
+    files.
 
     Args:
-      files: `key()` as it is.
-      before: `key()` as it was when an index was built; None of an index that
-        is not of files. As its header has it, of whatever type.
+      files: `key()` of the files now.
+      before: `key()` of the files when an index was built; None for an index
+        that is not of files. As its header has it, of whatever type.
       index: Its directory, for messages.
 
     Raises:
@@ -106,33 +127,45 @@ class Corpus:
         files were swapped or copied over each other, or `before` is no such
         key.
     """
-    try:
-      earlier = json_values.decode(_Key | None, before, "key.files")
-    except ValueError as error:
-      raise errors.StoreError(
-        f"{index / side_index.HEADER} must say of which files it is, got one"
-        f" where {error}. Remove {index}: it is built again."
-      ) from None
-    past = {name: tuple(own) for name, *own in earlier or ()}
-    now = {str(name): tuple(own) for name, *own in files}
-    # Who leaves a file out may number the others anew.
-    is_mixed = set(now) == set(past) and (
-      {_content(own) for own in now.values()}
-      <= {_content(own) for own in past.values()}
+    indexed = {
+      name: tuple(entry) for name, *entry in decoded_key(before, index)
+    }
+    now = {str(name): tuple(entry) for name, *entry in files}
+    # Removing a file may renumber the rest.
+    is_same_content = set(now) == set(indexed) and (
+      set(map(_content, now.values())) <= set(map(_content, indexed.values()))
     )
-    for name, own in now.items():
-      if name not in past or own == past[name]:
+    for name, entry in now.items():
+      if name not in indexed or entry == indexed[name]:
         continue
-      of = [other for other in past if past[other] == own]
+      others = [other for other in indexed if indexed[other] == entry]
       # A copy need not keep the time.
-      if not of and _content(own) != _content(past[name]):
-        of = [n for n in past if _content(past[n]) == _content(own)]
-      if of and is_mixed:
-        raise self._harmed(name, f"got what was in {of[0]}", index)
-      if not of and own[:2] == past[name][:2]:
+      if not others and _content(entry) != _content(indexed[name]):
+        others = [n for n in indexed if _content(indexed[n]) == _content(entry)]
+      if others and is_same_content:
+        raise self._harmed(name, f"got what was in {others[0]}", index)
+      if not others and entry[:2] == indexed[name][:2]:
         raise self._harmed(
           name, "got other bytes at the same size and time", index
         )
+
+  def is_copy_of(
+    self,
+    files: Sequence[Sequence[str | int]],
+    before: Any,
+    index: pathlib.Path,
+  ) -> bool:
+    """Returns whether files differ from indexed ones in times alone.
+
+    Args:
+      files: `key()` of the files now.
+      before: As in `check_unharmed`.
+      index: Likewise.
+    """
+    indexed = decoded_key(before, index)
+    return [(name, *_content(tuple(entry))) for name, *entry in files] == [
+      (name, *_content(tuple(entry))) for name, *entry in indexed
+    ]
 
   def _harmed(
     self, name: str, what: str, index: pathlib.Path
@@ -141,6 +174,25 @@ class Corpus:
       f"{self.root / name} must hold what it did when it was indexed, {what}."
       f" {RESTORE} If it is right as it is, remove {index}."
     )
+
+
+def decoded_key(value: Any, index: pathlib.Path) -> Key:
+  """Returns a `Corpus.key()` from the header of an index, empty if it has none.
+
+  Args:
+    value: As the header has it, of whatever type.
+    index: The directory of the index, for messages.
+
+  Raises:
+    StoreError: If it is no such key.
+  """
+  try:
+    return json_values.decode(Key | None, value, "key.files") or []
+  except ValueError as error:
+    raise errors.StoreError(
+      f"{index / side_index.HEADER} must say of which files it is, got one"
+      f" where {error}. Remove {index}: it is built again."
+    ) from None
 
 
 def find(path: str | os.PathLike[str]) -> Corpus:
@@ -159,20 +211,22 @@ def find(path: str | os.PathLike[str]) -> Corpus:
   """
   publish.check_local(path)
   text = os.fspath(path)
-  place = pathlib.Path(text)
+  location = pathlib.Path(text)
   magic = _MAGIC.search(text)
-  if place.is_dir():
-    corpus = Corpus(place, _files(place, _listed(place)), place)
+  if location.is_dir():
+    corpus = Corpus(location, _listed(location), location)
     _check_shards(corpus)
-  elif place.exists() or magic is None:
-    corpus = Corpus(place.parent, (place.name,), place)
+  elif location.exists() or magic is None:
+    corpus = Corpus(location.parent, (location.name,), location)
   else:
     # Names are relative to the part of the path without a pattern.
     root = pathlib.Path(text[: magic.start()].rpartition("/")[0] + "/")
     root = root if text[: magic.start()].count("/") else pathlib.Path()
-    found = sorted(glob.glob(text, recursive=True))
-    names = [os.path.relpath(name, root) for name in found]
-    corpus = Corpus(root, _files(root, names), root)
+    paths = sorted(glob.glob(text, recursive=True))
+    names = [os.path.relpath(path, root) for path in paths]
+    # Not directories, such as those of indexes.
+    files = tuple(name for name in names if not (root / name).is_dir())
+    corpus = Corpus(root, files, root)
   if not corpus.names:
     raise errors.StoreError(
       f"{text} must hold ArrayRecord files ({', '.join(PATTERNS)}), got none."
@@ -233,7 +287,7 @@ class Reader:
     """
     self.path = path
     try:
-      # The library hangs on to what it cannot read; the system says why.
+      # The library does not say why a file cannot be opened; the system does.
       with open(path, "rb"):
         pass
       self._reader = array_record_module.ArrayRecordReader(
@@ -282,7 +336,7 @@ class Reader:
 
 
 def first_line(error: Exception) -> str:
-  """Returns the begin of an error's text, for a message."""
+  """Returns the beginning of an error's text, for a message."""
   return str(error).split("\n", 1)[0][:200].rstrip(".")
 
 
@@ -298,30 +352,31 @@ def _is_named_so(name: str) -> bool:
   return any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS)
 
 
-def _listed(directory: pathlib.Path) -> list[str]:
+def _listed(directory: pathlib.Path) -> tuple[str, ...]:
+  """Returns names of files in a directory, mostly without a stat of each."""
   try:
-    names = sorted(os.listdir(directory))
+    with os.scandir(directory) as entries:
+      names = [
+        entry.name
+        for entry in entries
+        if _is_named_so(entry.name) and not entry.is_dir()
+      ]
   except OSError as error:
     raise errors.StoreError(
       f"{directory} must be readable, got {error}. Correct its permissions."
     ) from error
-  return list(filter(_is_named_so, names))
-
-
-def _files(root: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
-  """Leaves directories out, such as those of indexes."""
-  return tuple(name for name in names if not (root / name).is_dir())
+  return tuple(sorted(names))
 
 
 def _check_shards(corpus: Corpus) -> None:
   """Checks that numbered files are all there, from 0 or from 1."""
-  found: dict[tuple[str, str, str], dict[int, str]] = {}
+  by_series: dict[tuple[str, str, str], dict[int, str]] = {}
   for name in corpus.names:
     match = _SHARD.fullmatch(name)
     if match:
       series = match[1], match[3], match[4]
-      found.setdefault(series, {})[int(match[2])] = match[2]
-  for (start, of, end), numbers in found.items():
+      by_series.setdefault(series, {})[int(match[2])] = match[2]
+  for (start, of, end), numbers in by_series.items():
     first = 0 if 0 in numbers or max(numbers) < int(of) else 1
     # Counted up to what is there: a name may claim any number of files.
     wrong = next(i for i in itertools.count(first) if i not in numbers)
@@ -338,23 +393,34 @@ def _check_shards(corpus: Corpus) -> None:
     )
 
 
-def _content(own: tuple[str | int, ...]) -> tuple[str | int, ...]:
-  """Returns size and ends of a file's key without its name."""
-  size, _, *ends = own
+def _content(entry: tuple[str | int, ...]) -> tuple[str | int, ...]:
+  """Returns size and checksums of a file's key without its name."""
+  size, _, *ends = entry
   return size, *ends
 
 
+def _stamp(root: pathlib.Path, name: str) -> tuple[str | int, ...]:
+  with _reading(root / name):
+    status = os.stat(root / name)
+  return name, status.st_size, status.st_mtime_ns
+
+
 def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
-  path = root / name
+  with _reading(root / name), publish.open_file(root / name) as file:
+    status = os.fstat(file.fileno())
+    head = file.read(_HEAD_BYTES)
+    file.seek(max(0, status.st_size - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+  ends = [checksums.crc32c(head), checksums.crc32c(tail)]
+  return [name, status.st_size, status.st_mtime_ns, *ends]
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+  """Raises StoreError for errors of the file system."""
   try:
-    with publish.open_file(path) as file:
-      stat = os.fstat(file.fileno())
-      head = file.read(_HEAD_BYTES)
-      file.seek(max(0, stat.st_size - _TAIL_BYTES))
-      tail = file.read(_TAIL_BYTES)
+    yield
   except OSError as error:
     raise errors.StoreError(
       f"{path} must be readable, got {error}. Restore it, or correct the path."
     ) from error
-  ends = [checksums.crc32c(head), checksums.crc32c(tail)]
-  return [name, stat.st_size, stat.st_mtime_ns, *ends]

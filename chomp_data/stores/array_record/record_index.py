@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The index of an ArrayRecord corpus: where documents begin, and checksums.
 
-ArrayRecord knows records and nothing of tokens, so one pass over all records
-notes what random access needs: the first token of every document and the
-crc32c of every record. It is kept by `side_index` and read through memory
-maps; it is about 12 bytes a document on disk, and nothing that grows with
-documents in memory.
+ArrayRecord has records but no tokens, so one pass over all records notes what
+random access needs: the first token of every document and the crc32c of every
+record. `side_index` stores it, about 12 bytes per document on disk, and maps
+it: nothing in memory grows with the number of documents.
 """
 
 import collections
@@ -23,8 +22,7 @@ from absl import logging
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import checksums
-from chomp_data.stores import file_maps
+from chomp_data.storage import checksums
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -32,28 +30,26 @@ from chomp_data.stores.array_record import record_files
 _NAME = "array_record"
 _SCHEMA = 1
 
-# So many ids of two bytes must look like halves of wider ones to be taken for
-# them: with upper halves of 0, and of up to 2**16 times that.
+# Ids of two bytes are taken for halves of wider ones if so many look like it:
+# with upper halves of 0, and with upper halves of at most `_MOST_HALVES`.
 _FEW_IDS = 8
 _MANY_IDS = 64
 _MOST_HALVES = 4
 
-# Decoded bytes of a part of the pass (8 MiB took 1.5 times as long: memory that
-# is not in the processor's cache), and records of a file's first part, whose
-# size nobody knows yet.
+# Decoded bytes of a part of the pass (8 MiB, which are not in the processor's
+# cache, took 1.5 times as long), and records of a file's first part, whose size
+# is unknown.
 _PART_BYTES = 1 << 20
 _FIRST_RECORDS = 16
 _MAX_RECORDS = 1 << 16
 _THREADS = min(4, os.cpu_count() or 1)
-
-_PAGE_BYTES = 1 << 20
 
 # Columns of the table of files.
 _RECORDS, _GROUP_SIZE, _MAX_TOKEN, _MAX_TOKEN_RECORD = range(4)
 
 
 class CorpusIndex:
-  """What is known of a corpus's documents.
+  """The documents of a corpus.
 
   Attributes:
     offsets: int64[num_documents + 1], the first token of every document.
@@ -76,8 +72,8 @@ class CorpusIndex:
       StoreError: If they do not.
     """
     self._corpus = corpus
-    self.offsets: CheckedArray = CheckedArray(arrays["offsets"])
-    self.crc32c: CheckedArray = CheckedArray(arrays["crc32c"])
+    self.offsets: side_index.SideArray = arrays["offsets"]
+    self.crc32c: side_index.SideArray = arrays["crc32c"]
     self._files = arrays["files"].read().reshape(-1, 4)
     self.content: str = arrays["content"].read().tobytes().hex()
     records = self._files[:, _RECORDS]
@@ -103,15 +99,7 @@ class CorpusIndex:
     Raises:
       StoreError: If the offsets were altered.
     """
-    # The search may pass over pages that nobody checked: what it finds is
-    # right if and only if the checked offsets on both sides say so.
-    found = np.searchsorted(self.offsets.unchecked, positions, "right") - 1
-    found = np.clip(found, 0, self.num_documents - 1)
-    around = self.offsets.gather(np.concatenate([found, found + 1]))
-    low, high = around[: len(found)], around[len(found) :]
-    if not ((low <= positions) & (positions < high)).all():
-      raise self._damaged("must rise")
-    return found
+    return self.offsets.search(positions) - 1
 
   def check_vocabulary(self, vocab_size: int) -> None:
     """Raises StoreError naming a record with an id beyond the vocabulary."""
@@ -127,54 +115,6 @@ class CorpusIndex:
       f"{self.offsets.path} {what}, but does not. Remove"
       f" {self.offsets.path.parent}: it is built again."
     )
-
-
-class CheckedArray:
-  """An array of an index by random access; pages are checked at first touch.
-
-  Attributes:
-    path: The file.
-    unchecked: All values, checked or not.
-  """
-
-  def __init__(self, side: side_index.SideArray):
-    """Maps the array's file."""
-    self._side = side
-    self.path: pathlib.Path = side.path
-    self.unchecked: np.ndarray = _mapped(side)
-    self._per_page = _PAGE_BYTES // self.unchecked.itemsize
-    self._checked = np.zeros(-(-len(side) // self._per_page), np.bool_)
-
-  def __len__(self) -> int:
-    return len(self.unchecked)
-
-  def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns values at int64[N] positions, which must exist.
-
-    Raises:
-      StoreError: If a page was altered.
-    """
-    pages = positions // self._per_page
-    if not self._checked[pages].all():
-      for page in np.unique(pages).tolist():
-        self._check(page, page + 1)
-    return self.unchecked[positions]
-
-  def read(self, first: int, last: int) -> np.ndarray:
-    """Returns values first .. last - 1, a view.
-
-    Raises:
-      StoreError: If a page was altered.
-    """
-    low, high = first // self._per_page, -(-last // self._per_page)
-    if not self._checked[low:high].all():
-      self._check(low, high)
-    return self.unchecked[first:last]
-
-  def _check(self, low: int, high: int) -> None:
-    last = min(high * self._per_page, len(self))
-    self._side.read(low * self._per_page, last)
-    self._checked[low:high] = True
 
 
 def load_or_build(
@@ -207,6 +147,7 @@ def load_or_build(
     index_dir,
     build,
     lambda: _built(corpus, dtype, vocab_size),
+    verifies_reads=True,
   )
   index = CorpusIndex(corpus, arrays)
   index.check_vocabulary(vocab_size)
@@ -215,7 +156,7 @@ def load_or_build(
 
 @dataclasses.dataclass
 class _Part:
-  """What a pass found in some records of one file."""
+  """Some records of one file, as the pass read them."""
 
   first: int
   last: int
@@ -337,8 +278,8 @@ def _are_wider(tokens: np.ndarray, lengths: np.ndarray) -> bool:
 
       5, 0, 7, 0, 9, 0  of 5, 7, 9
 
-  Of a few ids, or of records of one id each, nothing is said: those may end
-  with an id 0.
+  False for a few ids, and for records of one id each: these may end with an
+  id 0.
 
   Args:
     tokens: uint16[n], of records one after the other.
@@ -365,10 +306,3 @@ def _bad_token(
     f"{path}: ids of record {record} must be in 0 .. {vocab_size - 1}, got"
     f" {token}. Correct `vocab_size` or `token_dtype`, or the file."
   )
-
-
-def _mapped(side: side_index.SideArray) -> np.ndarray:
-  values = side.read(0, 0)
-  if not len(side):
-    return values
-  return file_maps.mapped(side.path, values.dtype)

@@ -8,10 +8,7 @@ pass over all records, and kept; see `open_array_records` for what is detected
 when.
 """
 
-from collections.abc import Sequence
 import dataclasses
-import hashlib
-import json
 import os
 from typing import ClassVar
 
@@ -19,19 +16,20 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.stores import base
-from chomp_data.stores import told
+from chomp_data.stores import documents
+from chomp_data.stores import external
+from chomp_data.stores import texts
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_index
 from chomp_data.stores.array_record import record_tokens
 
 TOKEN_DTYPES = ("uint16", "uint32", "int32")
 
-_FORMAT = "chomp_data array_record"
 _SCHEMA = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayRecordOptions(told.TokenOptions):
+class ArrayRecordOptions(external.TokenOptions):
   """What an ArrayRecord corpus does not say of itself.
 
   Attributes:
@@ -55,13 +53,13 @@ class ArrayRecordOptions(told.TokenOptions):
     return problems + super().problems(path)
 
 
-class ArrayRecordStore(told.ToldStore["_Opened", ArrayRecordOptions]):
+class ArrayRecordStore(external.ExternalStore[ArrayRecordOptions]):
   """An ArrayRecord corpus, read only. Made by `open_array_records`.
 
   Another process opens a pickled one with the index that is there.
 
   Attributes:
-    options: What was said of the corpus.
+    options: What its files do not say.
   """
 
   def __init__(
@@ -76,87 +74,45 @@ class ArrayRecordStore(told.ToldStore["_Opened", ArrayRecordOptions]):
     self._index_dir = None if index_dir is None else os.fspath(index_dir)
 
   def _open(self) -> "_Opened":
-    return _Opened(
-      record_files.find(self._path),
-      self.options,
-      self._cache_bytes,
+    options, corpus = self.options, record_files.find(self._path)
+    dtype = np.dtype(options.token_dtype).newbyteorder("<")
+    index = record_index.load_or_build(
+      corpus,
+      dtype,
+      options.vocab_size,
       self._index_dir,
-      build=self._expected_hash is None,
+      self._expected_hash is None,
+    )
+    return _Opened(
+      hash=external.identity_hash(
+        options, _SCHEMA, index.num_documents, index.num_tokens, index.content
+      ),
+      tokenizer=options.tokenizer_info,
+      tokenizer_identity=options.tokenizer_identity,
+      num_tokens=index.num_tokens,
+      token_dtype=dtype,
+      documents=documents.StoredOffsets(
+        index.offsets, index.num_documents, self._path
+      ),
+      tokens=record_tokens.RecordTokens(
+        corpus, index, dtype, self._cache_bytes
+      ),
+      ids=texts.NumberedTexts(corpus.names, index.first_document),
+      corpus=corpus,
     )
 
   @property
   def files(self) -> tuple[str, ...]:
     """The files in the order of their documents, as their ids name them."""
-    return self._opened.corpus.names
-
-  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
-    """Finds documents by id.
-
-    Args:
-      ids: What to look for.
-
-    Returns:
-      The documents of each id: one, or none.
-    """
-    first = self._opened.index.first_document.tolist()
-    numbers = {name: i for i, name in enumerate(self.files)}
-    found: dict[str, list[int]] = {}
-    for name in ids:
-      file, _, text = name.rpartition(":")
-      found[name] = []
-      number = numbers.get(file)
-      # '07' and '+7' are integers to Python, but no ids.
-      if number is None or not text.isdecimal() or str(int(text)) != text:
-        continue
-      document = first[number] + int(text)
-      if document < first[number + 1]:
-        found[name] = [document]
-    return found
+    assert isinstance(self.opened, _Opened)
+    return self.opened.corpus.names
 
 
-class _Opened:
-  """What a process holds of an opened corpus; see `base.Opened`."""
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Opened(base.Opened):
+  """The parts of a store of ArrayRecord files, and which files they are."""
 
-  def __init__(
-    self,
-    corpus: record_files.Corpus,
-    options: ArrayRecordOptions,
-    cache_bytes: int,
-    index_dir: str | None,
-    build: bool,
-  ):
-    self.corpus = corpus
-    self.tokenizer_info = options.tokenizer_info
-    self.token_dtype = np.dtype(options.token_dtype).newbyteorder("<")
-    self.index = record_index.load_or_build(
-      corpus, self.token_dtype, options.vocab_size, index_dir, build
-    )
-    self.num_documents = self.index.num_documents
-    self.num_tokens = self.index.num_tokens
-    self.offsets = self.index.offsets
-    self.tokens = record_tokens.RecordTokens(
-      corpus, self.index, self.token_dtype, cache_bytes
-    )
-    identity = {
-      "format": _FORMAT,
-      "schema": _SCHEMA,
-      "num_documents": self.num_documents,
-      "num_tokens": self.num_tokens,
-      "tokenizer": dataclasses.asdict(self.tokenizer_info),
-      "content": self.index.content,
-    }
-    text = json.dumps(identity, sort_keys=True).encode()
-    self.hash = hashlib.sha256(text).hexdigest()
-
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns '<file>:<record>' of documents."""
-    first = self.index.first_document
-    file = np.searchsorted(first, documents, "right") - 1
-    records = documents - first[file]
-    return [
-      f"{self.corpus.names[i]}:{record}"
-      for i, record in zip(file.tolist(), records.tolist(), strict=True)
-    ]
+  corpus: record_files.Corpus
 
 
 @schema.arguments(
@@ -178,11 +134,13 @@ def open_array_records(
 
   - At every open: another set of files, and a file of another size or
     modification time. It is indexed again, and the store has another hash if
-    any token is another; a pickled store is refused instead.
-  - At every open, as errors: other first 64 or last 128 KiB of a file whose
-    size and time are the same; files that were swapped or copied over each
-    other; of files numbered `-00000-of-00008` in a directory, one that is
-    missing.
+    any token is another; a pickled store is refused then. Files that were
+    not changed since they were indexed are not read. Of more than 1,024 files
+    so many are looked at; another one that changed is an error when it is read.
+  - Before indexing again, as errors: other first 64 or last 128 KiB of a file
+    whose size and time are the same; files that were swapped or copied over
+    each other. At every open: of files numbered `-00000-of-00008` in a
+    directory, one that is missing.
   - While indexing: files that are cut, grown, altered (ArrayRecord's own
     hashes) or no ArrayRecord, records that are no whole ids, and ids that are
     not below `vocab_size`.

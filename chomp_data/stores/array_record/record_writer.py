@@ -3,15 +3,16 @@
 """Writing a store as ArrayRecord files: a record is the ids of a document.
 
 Any reader of ArrayRecord reads them, `grain.sources.ArrayRecordDataSource` for
-one: `np.frombuffer(record, '<u2')`, or '<u4' of more than 65,536 ids. Beside
-them lies what records do not say of themselves, so that `store` needs no
-section `array_record`.
+one: `np.frombuffer(record, '<u2')`, or '<u4' of more than 65,536 ids. A JSON
+file beside them holds the options that the records omit, so that `store` needs
+no section `array_record`.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -22,10 +23,10 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import publish
+from chomp_data.storage import relative_names
 from chomp_data.stores import base
 from chomp_data.stores import copying
-from chomp_data.stores import publish
-from chomp_data.stores import relative_names
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import store_writer
@@ -47,27 +48,25 @@ def write(
 ) -> None:
   """Writes what a store holds as ArrayRecord files, published at the end.
 
-  Ids of documents, and what --meta_key kept, are left out: a record has none.
+  Ids and metadata of documents (--meta_key) are omitted: records have none.
 
   Args:
     store: The store, of any kind.
     path: The directory to create.
     file_bytes: Bytes of tokens that begin another file.
     overwrite: Whether such a directory there may be replaced.
-    progress: Told the tokens of each block.
+    progress: Called with the number of tokens of each batch.
 
   Raises:
     StoreError: If the store has labels or is damaged, or there is something at
       the path.
   """
-  # Before it is a `Path`, which takes a URL for a name of a directory here.
+  # Checked before it is a `Path`, for which a URL is a relative path.
   publish.check_local(path)
   path = pathlib.Path(path)
-  check_destination(path, overwrite)
-  with copying.staging(path) as staging:
+  check = functools.partial(check_destination, path, overwrite)
+  with publish.new_directory(path, check) as staging:
     write_files(store, staging, file_bytes=file_bytes, progress=progress)
-    check_destination(path, overwrite)
-    publish.publish(staging, path)
 
 
 def write_files(
@@ -87,7 +86,7 @@ def write_files(
     prepared: How the store was made, JSON values.
     progress: As in `write`.
   """
-  if store.has_labels or store.has_weights:
+  if store.labels.has_runs or store.labels.has_weights:
     raise errors.StoreError(
       f"{store.path} must be without labels and weights to be written as"
       " ArrayRecord, which has no place for them, got some. Keep it in zarr."
@@ -98,13 +97,13 @@ def write_files(
   staging.mkdir(parents=True)
   files = _Files(staging, first)
   try:
-    for block in copying.blocks(store):
-      data = block.tokens.astype(dtype, copy=False).tobytes()
-      ends = (np.cumsum(block.lengths) * dtype.itemsize).tolist()
+    for batch in copying.document_batches(store):
+      data = batch.tokens.astype(dtype, copy=False).tobytes()
+      ends = (np.cumsum(batch.lengths) * dtype.itemsize).tolist()
       begins = [0, *ends[:-1]]
       for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        files.write(block.first + i, data[begin:end])
-      progress(len(block.tokens))
+        files.write(batch.first + i, data[begin:end])
+      progress(len(batch.tokens))
   finally:
     files.close()
   options = {
@@ -120,12 +119,12 @@ def write_files(
   beside = {"options": options, "prepared": dict(prepared or {})}
   text = f"{json.dumps(beside, indent=1)}\n"
   publish.write_file(staging / FILE, text.encode())
-  for file in staging.iterdir():
-    publish.sync(file)
 
 
-def told(path: pathlib.Path) -> record_store.ArrayRecordOptions | None:
-  """Returns what lies beside files that `write` wrote, or None.
+def options_beside(
+  path: pathlib.Path,
+) -> record_store.ArrayRecordOptions | None:
+  """Returns the options beside files that `write` wrote, or None.
 
   Raises:
     StoreError: If it is damaged.
@@ -150,7 +149,7 @@ def told(path: pathlib.Path) -> record_store.ArrayRecordOptions | None:
 
 def prepared_at(path: pathlib.Path) -> dict[str, Any] | None:
   """Returns how such a directory was made, or None where none is there."""
-  if told(path) is None:
+  if options_beside(path) is None:
     return None
   prepared = json.loads(publish.read_file(path / FILE)).get("prepared")
   if not isinstance(prepared, dict):
@@ -182,7 +181,7 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
 
 
 class _Files:
-  """The files, open one after the other."""
+  """Writes the files, one after the other."""
 
   def __init__(self, directory: pathlib.Path, first: list[int]):
     self._directory = directory
@@ -192,7 +191,7 @@ class _Files:
 
   def write(self, document: int, data: bytes) -> None:
     """Writes a document to its file."""
-    with _told():
+    with _reporting():
       self._at(document).write(data)
 
   def _at(self, document: int) -> Any:
@@ -213,13 +212,13 @@ class _Files:
     """Closes the file that is open."""
     if self._writer is not None:
       writer, self._writer = self._writer, None
-      with _told():
+      with _reporting():
         writer.close()
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-  """Raises StoreError for what the library says of a disk that is full."""
+def _reporting() -> Iterator[None]:
+  """Raises StoreError for the library's errors, such as of a full disk."""
   try:
     yield
   except RuntimeError as error:

@@ -14,16 +14,17 @@ So a row is one run of numbers, whose shape is that of its lists at each depth,
 all alike.
 """
 
+import math
 import pathlib
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import checksums
+from chomp_data.storage import checked_file
 from chomp_data.stores.array_record import record_files
 
-PAGE_BYTES = 1 << 20
+PAGE_BYTES = checked_file.PAGE_BYTES
 
 
 def pyarrow() -> Any:
@@ -46,47 +47,43 @@ class BadValueError(ValueError):
   """A row does not hold what it must; the message follows 'sample 3 '."""
 
 
-class MappedFile:
-  """A file's bytes through a memory map, each MiB checked at first touch.
+class MappedFile(checked_file.CheckedFile):
+  """A mapped file whose pages are verified when they are first read.
 
   Attributes:
-    path: The file.
     buffer: All of it, for Arrow.
   """
 
-  def __init__(self, path: pathlib.Path, crc32c: np.ndarray):
-    """Maps a file.
+  def __init__(
+    self,
+    path: pathlib.Path,
+    crc32c: np.ndarray,
+    remedy: str = record_files.RESTORE,
+  ):
+    """Maps a file; see `CheckedFile`.
 
     Args:
       path: The file.
       crc32c: uint32[num_pages], of every MiB.
+      remedy: What to do about a damaged file, for messages.
 
     Raises:
       StoreError: If it cannot be mapped.
     """
-    self.path = path
-    self._crc32c = crc32c
-    self._checked = np.zeros(len(crc32c), np.bool_)
-    arrow = pyarrow()
-    try:
-      with arrow.memory_map(str(path)) as mapped:
-        self.buffer: Any = mapped.read_buffer()
-    except (arrow.ArrowException, OSError) as error:
-      raise errors.StoreError(
-        f"{path} must be readable, got {record_files.first_line(error)}."
-        f" {record_files.RESTORE}"
-      ) from error
-    self._bytes = np.frombuffer(self.buffer, np.uint8)
-
-  def tail(self, count: int) -> bytes:
-    """Returns the last bytes."""
-    return self._bytes[-count:].tobytes()
+    super().__init__(
+      path,
+      np.uint8,
+      crc32c,
+      page_bytes=PAGE_BYTES,
+      remedy=remedy,
+    )
+    self.buffer: Any = pyarrow().py_buffer(self.values)
 
   def offset(self, buffer: Any) -> int:
-    """Returns where in the file an Arrow buffer lies.
+    """Returns where in the file an Arrow buffer is.
 
     Raises:
-      StoreError: If it does not: it was compressed.
+      StoreError: If it is elsewhere: it was compressed.
     """
     offset = buffer.address - self.buffer.address
     if not 0 <= offset <= self.buffer.size - buffer.size:
@@ -96,40 +93,34 @@ class MappedFile:
       )
     return offset
 
-  def check(self, values: np.ndarray) -> None:
-    """Checks the pages that a contiguous view of the map lies in.
+  def verify(self, buffer: Any, width: int, first: int, last: int) -> None:
+    """Verifies values first .. last - 1 of an Arrow buffer.
+
+    Args:
+      buffer: The buffer, or None, where there is nothing to verify.
+      width: Bits of a value.
+      first: The first value.
+      last: The value after the last.
 
     Raises:
-      StoreError: If one was altered since it was indexed.
+      StoreError: If a page was altered.
     """
-    if not values.nbytes:
-      return
-    low = values.__array_interface__["data"][0] - self.buffer.address
-    first, last = low // PAGE_BYTES, -(-(low + values.nbytes) // PAGE_BYTES)
-    if self._checked[first:last].all():
-      return
-    for page in range(first, last):
-      data = self._bytes[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-      found = checksums.crc32c(data)
-      if found != self._crc32c[page]:
-        raise errors.StoreError(
-          f"{self.path}: bytes {page * PAGE_BYTES} .."
-          f" {page * PAGE_BYTES + len(data) - 1} must have crc32c"
-          f" {self._crc32c[page]:08x}, as when they were indexed, got"
-          f" {found:08x}. {record_files.RESTORE}"
-        )
-      self._checked[page] = True
+    if buffer is not None:
+      stop = min(-(-last * width // 8), buffer.size)
+      start = min(first * width // 8, stop)
+      begin = self.offset(buffer)
+      self.read(begin + start, begin + stop)
 
 
 class Column:
-  """One column of one record batch, as it lies in a stream.
+  """One column of one record batch, as it is stored in a stream.
 
   Attributes:
     is_raw: Whether it holds bytes, which have no shape.
   """
 
   def __init__(self, file: MappedFile, array: Any, name: str):
-    """Finds the parts of a column; touches no number of it.
+    """Reads nothing yet.
 
     Args:
       file: Which it is mapped from.
@@ -138,37 +129,9 @@ class Column:
     """
     self._file = file
     self._name = name
-    self._array = own = _storage(array)
-    self.is_raw: bool = _is_bytes(own.type)
-    self._buffers_checked = False
-    # By depth: the lists' offsets or their one length, and the array where
-    # some of it may be missing.
-    self._levels: list[tuple[np.ndarray | int, Any]] = []
-    while _is_list(own.type):
-      if pyarrow().types.is_fixed_size_list(own.type):
-        offsets = own.type.list_size
-      else:
-        offsets = own.offsets.to_numpy(zero_copy_only=True)
-      self._levels.append((offsets, own if own.null_count else None))
-      own = _storage(own.values)
-    self._leaf = own if own.null_count else None
-    dtype = np.dtype(np.uint8)
-    if self.is_raw:
-      self._levels.append((_byte_offsets(own), self._leaf))
-      self._leaf = None
-    elif _is_number(own.type):
-      dtype = np.dtype(own.type.to_pandas_dtype())
-    data = own.buffers()[-1]
-    # Truth values are bits, the first one of a byte lowest.
-    self._is_bits = pyarrow().types.is_boolean(own.type)
-    self._count = len(own)
-    self._bits = np.zeros(0, np.uint8)
-    if self._is_bits and data is not None:
-      self._bits = np.frombuffer(data, np.uint8, -(-len(own) // 8))
-    self._numbers = np.zeros(0, dtype)
-    if data is not None and (self.is_raw or _is_number(own.type)):
-      count = data.size // dtype.itemsize if self.is_raw else len(own)
-      self._numbers = np.frombuffer(data, dtype, count)
+    self._array = _storage(array)
+    self.is_raw: bool = _is_bytes(self._array.type)
+    self._buffers_verified = False
 
   def array(self, row: int) -> np.ndarray:
     """Returns the numbers of a row; bytes as uint8[num_bytes].
@@ -179,36 +142,25 @@ class Column:
       BadValueError: If a value is missing, or lists differ in length.
       StoreError: If the file was altered.
     """
-    low, high = row, row + 1
-    shape = []
-    for offsets, missing in self._levels:
-      self._check_missing(missing, low, high)
-      if isinstance(offsets, int):
-        shape.append(offsets)
-        low, high = low * offsets, high * offsets
-        continue
-      own = offsets[low : high + 1]
-      self._file.check(own)
-      lengths = np.diff(own)
-      length = int(lengths[0]) if len(lengths) else 0
-      if (lengths != length).any() or length < 0:
-        raise BadValueError(
-          f"must hold lists of one length as `{self._name}`, got lengths"
-          f" {int(lengths.min())} to {int(lengths.max())}"
-        )
+    part, shape = self._array.slice(row, 1), []
+    while _is_list(part.type):
+      self._verify(part)
+      if pyarrow().types.is_fixed_size_list(part.type):
+        length = part.type.list_size
+        first, count = part.offset * length, len(part) * length
+      else:
+        first, count, length = self._range(part.offsets.to_numpy())
       shape.append(length)
-      low, high = (int(own[0]), int(own[-1])) if len(own) else (low, low)
-    self._check_missing(self._leaf, low, high)
-    if self._is_bits:
-      numbers = self._truths(low, high)
-    else:
-      numbers = self._numbers[low:high]
-      self._file.check(numbers)
-    if low < 0 or len(numbers) != high - low:
+      part = _storage(part.values).slice(first, count)
+    self._verify(part)
+    if self.is_raw:
+      return self._bytes(part)
+    if len(part) != math.prod(shape):
       raise BadValueError(
-        f"must hold {high - low} values as `{self._name}`, got {len(numbers)}"
+        f"must hold {math.prod(shape)} values as `{self._name}`, got"
+        f" {len(part)}"
       )
-    return numbers.reshape(shape)
+    return part.to_numpy(zero_copy_only=False).reshape(shape)
 
   def item(self, row: int) -> Any:
     """Returns a row's number, text or truth value, or None.
@@ -216,18 +168,18 @@ class Column:
     Raises:
       StoreError: If the file was altered.
     """
-    if not self._buffers_checked:
+    if not self._buffers_verified:
       for buffer in self._array.buffers():
         if buffer is not None:
-          self._file.check(np.frombuffer(buffer, np.uint8))
-      self._buffers_checked = True
+          self._file.verify(buffer, 8, 0, buffer.size)
+      self._buffers_verified = True
     return self._array[row].as_py()
 
   def value(self, row: int) -> Any:
     """Returns `item`; raises BadValueError where it is None."""
     value = self.item(row)
     if value is None:
-      raise self._lacks()
+      raise self._missing()
     return value
 
   def numbers(self) -> np.ndarray | None:
@@ -236,25 +188,62 @@ class Column:
     Raises:
       StoreError: If the file was altered.
     """
-    if self._leaf is not None or not _is_number(self._array.type):
+    if self._array.null_count or not _is_number(self._array.type):
       return None
-    self._file.check(self._numbers)
-    return self._numbers
+    self._verify(self._array)
+    return self._array.to_numpy()
 
-  def _truths(self, low: int, high: int) -> np.ndarray:
-    """Returns truth values low .. high - 1, as far as they are there."""
-    high = min(high, self._count)
-    first = low // 8
-    packed = self._bits[first : -(-high // 8)]
-    self._file.check(packed)
-    bits = np.unpackbits(packed, bitorder="little")
-    return bits[low - 8 * first : high - 8 * first].astype(np.bool_)
+  def _verify(self, part: Any) -> None:
+    """Verifies the bytes that say which values a slice holds, all of them.
 
-  def _check_missing(self, array: Any, low: int, high: int) -> None:
-    if array is not None and array.slice(low, high - low).null_count:
-      raise self._lacks()
+    Raises:
+      BadValueError: If one is missing.
+    """
+    kind, types = part.type, pyarrow().types
+    validity, *others = part.buffers()
+    first, last = part.offset, part.offset + len(part)
+    self._file.verify(validity, 1, first, last)
+    if part.null_count:
+      raise self._missing()
+    if types.is_large_list(kind) or types.is_large_binary(kind):
+      self._file.verify(others[0], 64, first, last + 1)
+    elif types.is_list(kind) or types.is_binary(kind):
+      self._file.verify(others[0], 32, first, last + 1)
+    elif not types.is_fixed_size_list(kind):
+      self._file.verify(others[0], kind.bit_width, first, last)
 
-  def _lacks(self) -> BadValueError:
+  def _range(self, offsets: np.ndarray) -> tuple[int, int, int]:
+    """Returns the first value, the number of values and the length of lists."""
+    lengths = np.diff(offsets)
+    length = int(lengths[0]) if len(lengths) else 0
+    if (lengths != length).any() or length < 0 or offsets.min(initial=0) < 0:
+      raise BadValueError(
+        f"must hold lists of one length as `{self._name}`, got lengths"
+        f" {int(lengths.min())} to {int(lengths.max())}"
+      )
+    first = int(offsets[0]) if len(lengths) else 0
+    return first, length * len(lengths), length
+
+  def _bytes(self, part: Any) -> np.ndarray:
+    """Returns the bytes of a slice of one row."""
+    if pyarrow().types.is_fixed_size_binary(part.type):
+      length = part.type.byte_width
+      first, count = part.offset * length, length
+    else:
+      width = np.int64 if part.type == pyarrow().large_binary() else np.int32
+      offsets = np.frombuffer(part.buffers()[1], width)[part.offset :][:2]
+      first, count, _ = self._range(offsets)
+    data = part.buffers()[-1]
+    self._file.verify(data, 8, first, first + count)
+    values = np.frombuffer(data if data is not None else b"", np.uint8)
+    if len(values) < first + count:
+      raise BadValueError(
+        f"must hold {count} values as `{self._name}`, got"
+        f" {max(0, len(values) - first)}"
+      )
+    return values[first : first + count]
+
+  def _missing(self) -> BadValueError:
     return BadValueError(f"must hold `{self._name}`, got a missing value")
 
 
@@ -283,10 +272,10 @@ def is_value(kind: Any) -> bool:
 
 def lengths(array: Any) -> list[int]:
   """Returns the lengths and missing values of an array and those below it."""
-  own = _storage(array)
-  out = [len(own), own.null_count]
-  if _is_list(own.type):
-    out += lengths(own.values)
+  array = _storage(array)
+  out = [len(array), array.null_count]
+  if _is_list(array.type):
+    out += lengths(array.values)
   return out
 
 
@@ -318,15 +307,6 @@ def _is_list(kind: Any) -> bool:
     or types.is_large_list(kind)
     or types.is_fixed_size_list(kind)
   )
-
-
-def _byte_offsets(array: Any) -> np.ndarray | int:
-  """Returns where each row's bytes begin, or their one length."""
-  types = pyarrow().types
-  if types.is_fixed_size_binary(array.type):
-    return array.type.byte_width
-  dtype = np.int64 if types.is_large_binary(array.type) else np.int32
-  return np.frombuffer(array.buffers()[1], dtype, len(array) + 1)
 
 
 def _storage(array: Any) -> Any:

@@ -3,12 +3,12 @@
 """Samples in a directory of Hugging Face's `save_to_disk`, read in place.
 
 `state.json` names the Arrow files, which are streams of record batches. They
-are memory-mapped through pyarrow (the extra `arrow`); a sample's array is a
-view of the map until it is copied into a batch. The library `datasets` is not
-needed: its Array2D .. Array5D columns are lists in the file.
+are mapped into memory and read through pyarrow (the extra `arrow`); a sample's
+array is a view of the map until it is copied into a batch. The library
+`datasets` is not needed: its Array2D to Array5D columns are lists in the file.
 
-An index beside the directory holds the crc32c of every MiB of the files, and
-each is checked once, when it is first touched: Arrow has no checksums.
+An index beside the directory holds the crc32c of every MiB of the files; each
+is verified once, when it is first read: Arrow has no checksums.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,9 @@ from absl import logging
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import checksums
-from chomp_data.stores import relative_names
+from chomp_data.storage import checked_file
+from chomp_data.storage import checksums
+from chomp_data.storage import relative_names
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -35,7 +36,8 @@ _SPLITS = "dataset_dict.json"
 _NAME = "samples_arrow"
 _SCHEMA = 1
 
-# What ends a stream: a file that is cut between two batches reads well, too.
+# The end of a stream. Without it a file that was cut between two batches would
+# be read as a whole one.
 _END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -94,20 +96,18 @@ class Reader:
       index_dir,
       build,
       lambda: _built(corpus, sizes),
+      verifies_reads=True,
     )
     self.content: str = arrays["content"].read().tobytes().hex()
-    crc32c = np.split(
-      arrays["crc32c"].read(), np.cumsum([_pages(size) for size in sizes])[:-1]
-    )
-    files = [
-      arrow_columns.MappedFile(corpus.path(i), own)
-      for i, own in enumerate(crc32c)
-    ]
+    index = arrays["crc32c"].path.parent
+    remedy = f"{record_files.RESTORE} If it is right as it is, remove {index}."
+    num_pages = [-(-size // arrow_columns.PAGE_BYTES) for size in sizes]
+    crc32c = np.split(arrays["crc32c"].read(), np.cumsum(num_pages)[:-1])
     self._batches: list[tuple[arrow_columns.MappedFile, Any]] = []
-    for file, expected in zip(files, arrays["layout"].read(), strict=True):
+    for i, expected in enumerate(arrays["layout"].read().tolist()):
+      file = arrow_columns.MappedFile(corpus.path(i), crc32c[i], remedy)
       batches = _batches(file)
-      # What says where numbers lie is between them, in pages of which most are
-      # not touched here.
+      # The descriptions of batches are in pages that are not verified here.
       if _layout(file, batches) != expected:
         raise errors.StoreError(
           f"{file.path} must have the batches that were indexed, got others."
@@ -157,8 +157,8 @@ class Reader:
   def _column(self, batch: int, name: str) -> arrow_columns.Column:
     column = self._columns.get((batch, name))
     if column is None:
-      file, own = self._batches[batch]
-      column = arrow_columns.Column(file, own.column(name), name)
+      file, record_batch = self._batches[batch]
+      column = arrow_columns.Column(file, record_batch.column(name), name)
       self._columns[batch, name] = column
     return column
 
@@ -209,6 +209,12 @@ class Reader:
 
 
 def file_names(path: pathlib.Path) -> tuple[str, ...]:
+  """Returns the names of the Arrow files of a directory, in order.
+
+  Raises:
+    StoreError: If `state.json` is damaged, or names others than files beside
+      it.
+  """
   try:
     state = json.loads((path / _STATE).read_bytes())
     names = tuple(entry["filename"] for entry in state["_data_files"])
@@ -248,14 +254,10 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
   return names
 
 
-def _pages(size: int) -> int:
-  return -(-size // arrow_columns.PAGE_BYTES)
-
-
 def _batches(file: arrow_columns.MappedFile) -> list[Any]:
   """Returns the record batches of a file, as views of its map."""
   arrow = arrow_columns.pyarrow()
-  if file.tail(len(_END)) != _END:
+  if file.values[-len(_END) :].tobytes() != _END:
     raise errors.StoreError(
       f"{file.path} must be a complete Arrow stream, got one without its end:"
       f" it was cut, or never closed. {record_files.RESTORE}"
@@ -275,10 +277,10 @@ def _batches(file: arrow_columns.MappedFile) -> list[Any]:
 
 
 def _layout(file: arrow_columns.MappedFile, batches: Sequence[Any]) -> int:
-  """Returns a checksum of where the parts of batches lie.
+  """Returns a checksum of where the parts of batches are in a file.
 
   Raises:
-    StoreError: If they do not lie in the file as they are.
+    StoreError: If they are not in the file: they were compressed.
   """
   parts = []
   for batch in batches:
@@ -320,17 +322,19 @@ def _built(
   content = hashlib.sha256()
   with files_index.progress(corpus.home, sum(sizes)) as bar:
     for i, size in enumerate(sizes):
-      crcs = []
-      with open(corpus.path(i), "rb") as file:
-        while page := file.read(arrow_columns.PAGE_BYTES):
-          crcs.append(checksums.crc32c(page))
-          content.update(page)
-          bar.update(len(page))
+      path, sums = (
+        corpus.path(i),
+        checked_file.PageSums(arrow_columns.PAGE_BYTES),
+      )
+      for page in checked_file.pages_of(path, arrow_columns.PAGE_BYTES):
+        sums.update(page)
+        content.update(page)
+        bar.update(len(page))
       content.update(str(size).encode())
-      own = np.asarray(crcs, np.uint32)
-      mapped = arrow_columns.MappedFile(corpus.path(i), own)
-      batches = _batches(mapped)
-      _check_whole(mapped, batches)
-      found = _layout(mapped, batches)
-      yield {"crc32c": own, "layout": np.asarray([found], np.uint32)}
+      crc32c = np.asarray(sums.crc32c(), np.uint32)
+      file = arrow_columns.MappedFile(path, crc32c)
+      batches = _batches(file)
+      _check_whole(file, batches)
+      layout = np.asarray([_layout(file, batches)], np.uint32)
+      yield {"crc32c": crc32c, "layout": layout}
   yield {"content": np.frombuffer(content.digest(), np.uint8)}

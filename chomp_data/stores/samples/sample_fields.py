@@ -202,17 +202,17 @@ def side_of(
   index: int,
   name: str,
   value: Any,
-  known: Collection[str] = (),
+  names: Collection[str] = (),
 ) -> int:
   """Returns a height or width; raises StoreError where it is none."""
   is_whole = isinstance(value, int) and not isinstance(value, bool)
   if not is_whole or not 0 < value < 2**31:
     raise errors.StoreError(
       f"{path}: sample {index} must have a positive integer as `{name}`, got"
-      f" {value!r}{_others(known)}. Write it, or say which field holds it."
+      f" {value!r}{_others(names)}. Write it, or say which field holds it."
     )
   return value
 
 
-def _others(known: Collection[str]) -> str:
-  return f" (it has {', '.join(known)})" if known else ""
+def _others(names: Collection[str]) -> str:
+  return f" (it has {', '.join(names)})" if names else ""

@@ -9,7 +9,7 @@
     the rest  the arrays' bytes in that order, little-endian, rows first
 
 An index beside the files holds heights, widths and the crc32c of every
-record, 12 bytes a sample, and what kind of numbers each value is.
+record, 12 bytes per sample, and the dtype of each value.
 """
 
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ from array_record.python import array_record_module  # pyright: ignore
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import checksums
-from chomp_data.stores import publish
+from chomp_data.storage import checksums
+from chomp_data.storage import publish
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -45,7 +45,7 @@ _PREFIX = struct.Struct("<I")
 # Records of a part of the indexing pass.
 _PART = 256
 
-# What values of JSON are; a wider kind holds what is before it.
+# The dtypes of JSON's values; each holds the values of those before it.
 _KINDS = {bool: "bool", int: "int64", float: "float64"}
 
 _Record = tuple[dict[str, np.ndarray], dict[str, Any]]
@@ -87,10 +87,12 @@ class Reader:
       index_dir,
       build,
       lambda: _built(self._corpus, path, height_field, width_field),
+      verifies_reads=True,
     )
     self.heights: np.ndarray = arrays["heights"].read()
     self.widths: np.ndarray = arrays["widths"].read()
     self._crc32c = arrays["crc32c"].read()
+    self._index = arrays["crc32c"].path.parent
     records = arrays["records"].read()
     self._first = np.concatenate([[0], np.cumsum(records)])
     self.content: str = arrays["content"].read().tobytes().hex()
@@ -110,10 +112,10 @@ class Reader:
     files = np.searchsorted(self._first, indices, "right") - 1
     for index, file in zip(indices.tolist(), files.tolist(), strict=True):
       arrays, values = self._record(file, index, fields)
-      lacking = [name for name in names if name not in values]
-      if lacking:
+      missing = [name for name in names if name not in values]
+      if missing:
         raise errors.StoreError(
-          f"{self._path}: sample {index} must hold `{lacking[0]}`, got"
+          f"{self._path}: sample {index} must hold `{missing[0]}`, got"
           f" {', '.join(values)}. Write it, or leave it out."
         )
       yield arrays, values
@@ -121,18 +123,19 @@ class Reader:
   def _record(self, file: int, index: int, fields: Sequence[str]) -> _Record:
     number = index - int(self._first[file])
     data = self._readers.get(file).read(number, number + 1)[0]
-    found = checksums.crc32c(data)
-    if found != self._crc32c[index]:
+    crc32c = checksums.crc32c(data)
+    if crc32c != self._crc32c[index]:
       raise errors.StoreError(
         f"{self._corpus.path(file)}: record {number} must have crc32c"
         f" {self._crc32c[index]:08x}, as when it was indexed, got"
-        f" {found:08x}. {record_files.RESTORE}"
+        f" {crc32c:08x}. {record_files.RESTORE} If it is right as it is, remove"
+        f" {self._index}."
       )
     arrays, values = _sample(data, self._corpus, file, number)
-    lacking = [name for name in fields if name not in arrays]
-    if lacking:
+    missing = [name for name in fields if name not in arrays]
+    if missing:
       raise errors.StoreError(
-        f"{self._path}: sample {index} must hold `{lacking[0]}`, got"
+        f"{self._path}: sample {index} must hold `{missing[0]}`, got"
         f" {', '.join(arrays)}. Write it, or correct `fields`."
       )
     return {name: arrays[name] for name in fields}, values
@@ -206,9 +209,10 @@ def write_samples(
     StoreError: If there is something at the path, or no sample, or one that
       cannot be written; the message names it.
   """
-  place = pathlib.Path(path)
+  directory = pathlib.Path(path)
   publish.check_local(path)
-  with publish.new_directory(place, errors.StoreError) as staged:
+  with publish.new_directory(directory) as staged:
+    staged.mkdir()
     files, total = [], 0
     source = iter(samples)
     while batch := list(itertools.islice(source, samples_per_file)):
@@ -222,13 +226,15 @@ def write_samples(
         except ValueError as error:
           writer.close()
           raise errors.StoreError(
-            f"{place}: sample {number}: {error}"
+            f"{directory}: sample {number}: {error}"
           ) from error
       writer.close()
       files.append(file)
       total += len(batch)
     if not total:
-      raise errors.StoreError(f"{place} must hold samples, got none to write.")
+      raise errors.StoreError(
+        f"{directory} must hold samples, got none to write."
+      )
     for i, file in enumerate(files):
       name = f"samples-{i:05d}-of-{len(files):05d}.array_record"
       file.rename(staged / name)
@@ -246,9 +252,9 @@ def _decoded(data: bytes) -> _Record:
     values, entries = _header(data[_PREFIX.size : begin])
     arrays = {}
     for name, dtype, shape, count in entries:
-      own = np.frombuffer(data, dtype, count, begin)
-      arrays[name] = own.reshape(shape)
-      begin += own.nbytes
+      numbers = np.frombuffer(data, dtype, count, begin)
+      arrays[name] = numbers.reshape(shape)
+      begin += numbers.nbytes
   except struct.error as error:
     raise ValueError(str(error)) from error
   if begin != len(data):
@@ -313,10 +319,10 @@ def _built(
           content.update(data)
           _, values = _sample(data, corpus, file, number)
           if not index:
-            kinds = {name: {type(own)} for name, own in values.items()}
-          for name, found in kinds.items():
+            kinds = {name: {type(value)} for name, value in values.items()}
+          for name, types in kinds.items():
             if type(values.get(name)) in _KINDS:
-              found.add(type(values[name]))
+              types.add(type(values[name]))
           sides.append(
             [
               sample_fields.side_of(path, index, name, values.get(name), values)
@@ -335,17 +341,16 @@ def _built(
         )
   if not index:
     raise errors.StoreError(f"{path} must hold samples, got none. Write some.")
+  dtypes = json.dumps({name: _dtype(types) for name, types in kinds.items()})
   yield {
     "records": np.asarray(records, np.int64),
     "content": np.frombuffer(content.digest(), np.uint8),
-    "kinds": np.frombuffer(
-      json.dumps({n: _kind(own) for n, own in kinds.items()}).encode(), np.uint8
-    ),
+    "kinds": np.frombuffer(dtypes.encode(), np.uint8),
   }
 
 
-def _kind(found: set[type]) -> str | None:
-  """Returns the dtype that holds numbers of these types, None of texts."""
-  if not found <= set(_KINDS):
+def _dtype(types: set[type]) -> str | None:
+  """Returns the dtype that holds numbers of these types, None for texts."""
+  if not types <= set(_KINDS):
     return None
-  return next(name for own, name in reversed(_KINDS.items()) if own in found)
+  return next(_KINDS[kind] for kind in reversed(_KINDS) if kind in types)

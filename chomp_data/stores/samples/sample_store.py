@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples: precomputed arrays with a height, a width and metadata.
 
-Latents, images or embeddings, read in place from what others wrote: a
+Latents, images or embeddings, read in place from the files of other tools: a
 directory of Hugging Face's `save_to_disk` (`arrow_samples`), or ArrayRecord
-files (`sample_records`). Nothing is copied; an index beside the data
-holds checksums, so that a byte that was altered is an error.
+files (`sample_records`). Nothing is copied; an index beside the data holds
+checksums, so that an altered byte is an error.
 
-A store answers `sizes()` without reading an array, and reads samples of one
+A store returns `sizes()` without reading an array, and reads samples of one
 size at a time: every array then has one shape.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.index import integers
-from chomp_data.stores import publish
+from chomp_data.storage import publish
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.samples import sample_fields
 from chomp_data.stores.samples import sample_records
@@ -109,17 +109,17 @@ class SampleStore:
 
   @property
   def metadata_names(self) -> tuple[str, ...]:
-    """Values beside the arrays, heights and widths included."""
+    """The names of values beside the arrays, height and width included."""
     return tuple(self._opened.reader.value_dtypes)
 
   @property
   def value_dtypes(self) -> dict[str, np.dtype | None]:
-    """By name of metadata the dtype that holds all values, None of texts."""
+    """By name of metadata the dtype that holds all values, None for texts."""
     return dict(self._opened.reader.value_dtypes)
 
   @property
   def size_fields(self) -> tuple[str, str]:
-    """What height and width are called."""
+    """The names of height and width."""
     return self._sides
 
   def sizes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +174,7 @@ class SampleStore:
     opened, raw = self._opened, self._opened.reader.raw
     values: dict[str, list[Any]] = {name: [] for name in metadata}
     records = opened.reader.records(indices, tuple(self.fields), metadata)
-    for k, (arrays, own) in enumerate(records):
+    for k, (arrays, row) in enumerate(records):
       for name, array in arrays.items():
         try:
           out[name][k] = self.fields[name].fitted(
@@ -183,7 +183,7 @@ class SampleStore:
         except ValueError as error:
           raise self._problem(int(indices[k]), str(error)) from error
       for name in metadata:
-        values[name].append(own[name])
+        values[name].append(row[name])
     for name, column in values.items():
       out[name] = self._numbers(name, column, indices)
     return out
@@ -212,7 +212,7 @@ class SampleStore:
     if names is None:
       names = self.metadata_names
     names = self._known("names", names)
-    rows = [own for _, own in self._opened.reader.records(indices, (), names)]
+    rows = [row for _, row in self._opened.reader.records(indices, (), names)]
     out: dict[str, np.ndarray | list[Any]] = {}
     for name in names:
       values = [row[name] for row in rows]
@@ -270,32 +270,33 @@ class SampleStore:
     dtype = self._opened.reader.value_dtypes[name]
     for index, value in zip(indices.tolist(), values, strict=True):
       if dtype is None or not sample_fields.holds(dtype, value):
-        known = "a number" if dtype is None else f"one of {dtype}"
+        rule = "a number" if dtype is None else f"one of {dtype}"
         raise self._problem(
           index,
-          f"must have {known} as `{name}`, got {value!r}. Correct it, or leave"
+          f"must have {rule} as `{name}`, got {value!r}. Correct it, or leave"
           " this metadata out.",
         )
     return np.asarray(values, dtype)
 
   def _specs(self, height: int, width: int) -> tuple[int, dict[str, Spec]]:
     """Returns the first sample of a size, and `specs` of it."""
-    found = self._opened.specs.get((height, width))
-    if found is None:
-      found = self._first_specs(height, width)
-      self._opened.specs = {**self._opened.specs, (height, width): found}
-    return found
+    specs = self._opened.specs.get((height, width))
+    if specs is None:
+      specs = self._first_specs(height, width)
+      self._opened.specs = {**self._opened.specs, (height, width): specs}
+    return specs
 
   def _first_specs(
     self, height: int, width: int
   ) -> tuple[int, dict[str, Spec]]:
-    own = (self._opened.heights == height) & (self._opened.widths == width)
-    if not own.any():
+    is_of_size = self._opened.heights == height
+    is_of_size &= self._opened.widths == width
+    if not is_of_size.any():
       raise errors.StoreError(
         f"{self._path} must have samples of {height} x {width}, got none."
         " Leave this size out."
       )
-    first = int(np.argmax(own))
+    first = int(np.argmax(is_of_size))
     records = self._opened.reader.records(
       np.asarray([first]), tuple(self.fields), ()
     )
@@ -307,16 +308,16 @@ class SampleStore:
         shape = field.shape_at(height, width)
       except ValueError as error:
         raise self._problem(first, f"has `{name}`: {error}") from error
-      found = arrays[name].shape
-      if shape is None and not sample_fields.agrees(found, height, width):
+      stored = arrays[name].shape
+      if shape is None and not sample_fields.agrees(stored, height, width):
         raise self._problem(
           first,
           f"must have `{name}` of its height {height} and width {width}, or of"
-          f" the same part of both, beside each other, got shape {found}."
+          f" the same part of both, beside each other, got shape {stored}."
           " Correct the data, or give the field a `shape`.",
         )
       dtype = np.dtype(field.dtype or arrays[name].dtype)
-      out[name] = Spec(found if shape is None else shape, dtype)
+      out[name] = Spec(stored if shape is None else shape, dtype)
       try:
         field.fitted(name, arrays[name], out[name], name in raw, first)
       except ValueError as error:
@@ -328,22 +329,22 @@ class SampleStore:
 
 
 class _Opened:
-  """What a process holds of an opened dataset."""
+  """The open files and the index of a dataset, in one process."""
 
   def __init__(self, store: SampleStore, build: bool):
-    place = pathlib.Path(store.path)
-    opener = sample_records.Reader
-    if arrow_samples.is_saved(place):
-      opener = arrow_samples.Reader
-    self.reader = opener(
-      place, tuple(store.fields), *store._sides, store._index_dir, build
+    path = pathlib.Path(store.path)
+    kind = sample_records.Reader
+    if arrow_samples.is_saved(path):
+      kind = arrow_samples.Reader
+    self.reader = kind(
+      path, tuple(store.fields), *store._sides, store._index_dir, build
     )
     self.heights, self.widths = self.reader.heights, self.reader.widths
     for name in self.reader.raw:
       field = store.fields[name]
       if field.shape is None or field.dtype is None:
         raise errors.StoreError(
-          f"{place}: `{name}` holds bytes: its field must have a shape and a"
+          f"{path}: `{name}` holds bytes: its field must have a shape and a"
           f" dtype, got {field}. Say what the bytes are."
         )
     # By size the first sample of it, and what its arrays look like.
@@ -361,7 +362,7 @@ def _fields(value: Any) -> Any:
   names = schema.sequence(schema.text()).convert
   if isinstance(value, Mapping):
     kinds = (ArrayField, type(None))
-    if not all(isinstance(own, kinds) for own in value.values()):
+    if not all(isinstance(field, kinds) for field in value.values()):
       raise TypeError
     names(list(value))
     fields = value
@@ -397,10 +398,10 @@ def open_samples(
   """Opens a dataset of samples; indexes it at the first time.
 
   The index takes one pass over all bytes. It is built again where a file has
-  another size or modification time. A file of the same size and time with
-  other first 64 or last 128 KiB is an error, and so are files that were
-  swapped or copied over each other. What was altered beyond that is found when
-  it is read; what files held before they were first indexed is taken as found.
+  another size or modification time; other files with other first 64 or last
+  128 KiB at the same size and time, and files that were swapped or copied over
+  each other, are then an error. Whatever else was altered is found when it is
+  read. What files held before they were first indexed is not verified.
 
   Args:
     path: A directory written by `save_to_disk` (one split of it), or what
@@ -422,13 +423,13 @@ def open_samples(
   """
   publish.check_local(path)
   assert isinstance(fields, Mapping)
-  own = {name: field or ArrayField() for name, field in fields.items()}
+  array_fields = {name: field or ArrayField() for name, field in fields.items()}
   for side in (height_field, width_field):
-    if side in own:
+    if side in array_fields:
       raise ValueError(
         f"`fields` must name arrays, got {side!r}, which says a size. Ask for"
         " it as metadata."
       )
-  store = SampleStore(path, own, height_field, width_field, index_dir)
+  store = SampleStore(path, array_fields, height_field, width_field, index_dir)
   _ = store.hash
   return store

@@ -15,44 +15,43 @@ without shards only.
 import collections
 from collections.abc import Iterator
 import dataclasses
+import functools
+import itertools
 import json
 import os
 import pathlib
 from typing import Any
 from typing import ClassVar
-from typing import Protocol
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import disk_cache
+from chomp_data.storage import opening
+from chomp_data.storage import publish
+from chomp_data.storage import relative_names
+from chomp_data.storage import storage
 from chomp_data.stores import base
-from chomp_data.stores import disk_cache
+from chomp_data.stores import external
 from chomp_data.stores import json_values
 from chomp_data.stores import object_corpus
-from chomp_data.stores import places
-from chomp_data.stores import publish
-from chomp_data.stores import relative_names
-from chomp_data.stores import told
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
-from chomp_data.stores.tokenized import chunked_tokens
+from chomp_data.stores.tokenized import foreign_arrays
 from chomp_data.stores.tokenized import offsets_index
-
-if TYPE_CHECKING:
-  from chomp_data.stores.tokenized import remote_chunks
+from chomp_data.stores.tokenized import zarr_chunks
 
 LEDGER = "shard_ledger.json"
 
 _PART = 1 << 20
 
-# Of offsets that are kept while they are passed over.
+# Decoded offsets that are cached while all are read.
 _OFFSETS_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LevanterOptions(told.TokenOptions):
+class LevanterOptions(external.TokenOptions):
   """What a Levanter cache does not say of itself.
 
   Attributes:
@@ -64,75 +63,49 @@ class LevanterOptions(told.TokenOptions):
   field: str = schema.option("input_ids", schema.text())
 
 
-class LevanterStore(
-  told.ToldStore[offsets_index.OpenedCorpus, LevanterOptions]
-):
+class LevanterStore(external.ExternalStore[LevanterOptions]):
   """A Levanter cache, read only. Made by `open_levanter`."""
 
-  def _open(self) -> offsets_index.OpenedCorpus:
-    if places.is_url(self._path):
-      return self._open_objects()
+  def _open(self) -> base.Opened:
     options = self.options
-    publish.check_local(self._path)
-    arrays, shards = _shards(pathlib.Path(self._path), options.field)
-    corpus = files_of(self._path, options.field)
-    kept = files_index.adopted_of(corpus)
-    if kept is not None and self._expected_hash is None:
-      # TensorStore reads the files: they are checked before it does.
-      kept.check_content(corpus.root)
-    sizes = [own.num_tokens for own in shards]
-    dtype = arrays[0].array.dtype.numpy_dtype if arrays else np.dtype(np.int32)
-    self._chunk = arrays[0].chunk if arrays else 1
-    return offsets_index.OpenedCorpus(
-      corpus,
-      options,
-      lambda _: chunked_tokens.ChunkedTokens(
-        arrays, sizes, options.vocab_size, self._cache_bytes
-      ),
-      dtype=dtype,
-      ends=lambda: _ends(shards),
-      key={"field": options.field},
-      build=self._expected_hash is None,
-    )
-
-  def _open_objects(self) -> offsets_index.OpenedCorpus:
-    """Opens objects: of the arrays only the format is read, once indexed."""
-    # Most caches are on a disk, and do without.
-    from chomp_data.stores.tokenized import remote_chunks
-
-    options, cache_bytes = self.options, self._cache_bytes
-    rows, total = _ledger(self._path)
-    corpus, parts = _objects(self._path, list(rows), options.field)
-    how = _format(corpus, parts[0].data)
-    self._chunk = how.chunk
+    place = opening.open_storage(self._path)
+    if not place.is_remote:
+      publish.check_local(self._path)
+    rows, total = _ledger(place)
+    corpus, parts = _find(place, list(rows), options.field)
+    if not place.is_remote and self._expected_hash is None:
+      # Chunks have no checksum that is known: files are checked before.
+      sidecar = files_index.sidecar_of(corpus)
+      if sidecar is not None:
+        sidecar.check_content(corpus.root)
     disk = None
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
-    files = [own.data[1:] for own in parts]
-    return offsets_index.OpenedCorpus(
+    cache_bytes = self._cache_bytes
+    array_format = _EMPTY if not parts else _format(place, parts[0].data[0])
+    # Of the arrays only the format is read, once documents are indexed.
+    return offsets_index.open_corpus(
       corpus,
       options,
-      lambda before: remote_chunks.RemoteChunks(
-        corpus,
-        files,
-        np.diff(before, prepend=0).tolist(),
-        how,
+      lambda before: foreign_arrays.ZarrArrays(
+        place,
+        [part.data[1:] for part in parts],
+        np.diff(before, prepend=0).tolist() if parts else [],
+        array_format,
         options.vocab_size,
         cache_bytes,
         disk,
       ),
-      dtype=how.dtype,
-      ends=lambda: _ends(_object_shards(corpus, parts, rows, total)),
+      dtype=array_format.dtype,
+      ends=lambda: _ends(_shards(place, parts, array_format, rows, total)),
       key={"field": options.field},
       build=self._expected_hash is None,
+      is_same=functools.partial(
+        external.is_same, type(self), self._path, options
+      ),
       marks=np.cumsum(list(rows.values()))[:-1].tolist(),
+      chunk_tokens=array_format.chunk,
     )
-
-  @property
-  def chunk_tokens(self) -> int:
-    """Tokens of a chunk, what is read as one."""
-    _ = self._opened
-    return self._chunk
 
 
 @schema.arguments(
@@ -178,34 +151,30 @@ def open_levanter(
   return store
 
 
-class _Array(Protocol):
-  """What is asked of an array of offsets, on a disk or in a bucket."""
+@dataclasses.dataclass(frozen=True)
+class _Part:
+  """The objects of a jagged array: `zarr.json`, and then shards in their order.
 
-  @property
-  def path(self) -> object: ...
-  def read(self, first: int, last: int, /) -> np.ndarray: ...
+  Attributes:
+    data: Of the values of all documents.
+    offsets: Of where documents end.
+  """
+
+  data: list[foreign_arrays.VersionedObject]
+  offsets: list[foreign_arrays.VersionedObject]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Shard:
   """Where documents end in the jagged array of a field."""
 
-  offsets: _Array
+  offsets: foreign_arrays.ZarrArrays
   num_documents: int
   num_tokens: int
 
 
-@dataclasses.dataclass(frozen=True)
-class _Objects:
-  """The objects of a jagged array, by their numbers in the corpus.
-
-  Attributes:
-    data: `zarr.json`, and then the shards in their order.
-    offsets: As `data`.
-  """
-
-  data: list[int]
-  offsets: list[int]
+# Of a cache without shards.
+_EMPTY = zarr_chunks.Format(np.dtype("<i4"), 1, 1, 0, "none", {})
 
 
 def is_at(path: pathlib.Path) -> bool:
@@ -215,31 +184,35 @@ def is_at(path: pathlib.Path) -> bool:
 
 def files_of(path: str | os.PathLike[str], field: str) -> record_files.Corpus:
   """Returns the files of a field of a cache, the ledger first."""
-  root = pathlib.Path(path)
-  own, _ = _ledger(root)
+  place = opening.open_storage(path)
+  rows, _ = _ledger(place)
+  return _files(pathlib.Path(path), list(rows), field)
+
+
+def _files(
+  root: pathlib.Path, shards: list[str], field: str
+) -> record_files.Corpus:
+  """Returns the files of a field of shards of a cache, the ledger first."""
   names = [LEDGER]
-  for name in own:
+  for shard in shards:
     for part in ("data", "offsets"):
-      below = root / name / field / part
-      found = sorted(
+      names += sorted(
         str(file.relative_to(root))
-        for file in below.rglob("*")
+        for file in (root / shard / field / part).rglob("*")
         if file.is_file()
       )
-      names += found
   return record_files.Corpus(root, tuple(names), root)
 
 
-def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
+def _ledger(place: storage.Storage) -> tuple[dict[str, int], int]:
   """Returns documents by directory, and of all.
 
   Raises:
     StoreError: If there is no ledger of a finished cache.
   """
-  place = places.at(root)
-  path = place.file(LEDGER)
+  path = place.url(LEDGER)
   try:
-    data = place.read(LEDGER, check=json.loads)
+    data = place.get(LEDGER, check=json.loads)
     ledger = json_values.parse(dict[str, Any], data, "the ledger")
     total = _count(ledger["total_num_rows"], "total_num_rows")
     finished = json_values.decode(bool, ledger["is_finished"], "is_finished")
@@ -250,10 +223,9 @@ def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
     rows = {}
     for name in ledger["finished_shards"] if sharded else ():
       # Only of shards are names those of directories.
-      if places.is_url(root):
-        relative_names.check(name, path)
-      else:
-        relative_names.path_below(root, name, path)
+      relative_names.check(name, path)
+      if not place.is_remote:
+        relative_names.path_below(place.path, name, path)
       rows[name] = _count(ledger["shard_rows"][name], f"shard_rows.{name}")
   except errors.StoreError:
     raise
@@ -264,8 +236,8 @@ def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
     ) from error
   if not finished:
     raise errors.StoreError(
-      f"{root} must be a finished cache, got one that is being written. Wait"
-      " for it, or build it again."
+      f"{place.path} must be a finished cache, got one that is being written."
+      " Wait for it, or build it again."
     )
   if not sharded:
     return {"": total}, total
@@ -279,156 +251,133 @@ def _count(value: Any, name: str) -> int:
   return number
 
 
-def _objects(
-  url: str, names: list[str], field: str
-) -> tuple[object_corpus.ObjectCorpus, list[_Objects]]:
-  """Returns the objects of a field of a cache in a bucket, the ledger first."""
-  place = places.at(url)
-  own, parts = [LEDGER], []
-  # All of the shards together: a listing of each costs more.
-  there = place.names(f"{field}/" if names == [""] else "")
-  numbers = collections.defaultdict(set)
+def _find(
+  place: storage.Storage, shards: list[str], field: str
+) -> tuple[files_index.Files, list[_Part]]:
+  """Returns the objects of a field of a cache, and those of each shard."""
+  if place.is_remote:
+    # All of the shards together: a listing of each costs more.
+    there = set(place.names(f"{field}/" if shards == [""] else ""))
+    files = None
+  else:
+    files = _files(pathlib.Path(place.path), shards, field)
+    there = set(files.names)
+  num_chunks: dict[str, int] = collections.defaultdict(int)
   for name in there:
     array, _, number = name.rpartition("/c/")
     if number.isdecimal():
-      numbers[array].add(int(number))
-  for name in names:
-    lists = []
-    for part in ("data", "offsets"):
-      array = f"{name}/{field}/{part}".lstrip("/")
-      found = [f"{array}/zarr.json"]
-      if found[0] not in there:
-        raise errors.StoreError(
-          f"{place.file(array)} must be an array of a field of the cache, got"
-          " no zarr.json. Set `field` to one that is there."
-        )
-      # What is missing between them is asked for, and then named.
-      count = max(numbers[array], default=-1) + 1
-      found += [f"{array}/c/{number}" for number in range(count)]
-      lists.append(list(range(len(own), len(own) + len(found))))
-      own += found
-    parts.append(_Objects(*lists))
-  if not parts:
-    raise errors.StoreError(
-      f"{place.file(LEDGER)} must name shards that are finished, got none."
-      " Build the cache again."
-    )
-  return object_corpus.find(url, own, url, "an object of the cache"), parts
+      num_chunks[array] = max(num_chunks[array], int(number) + 1)
+  arrays: list[list[str]] = []
+  for shard, part in itertools.product(shards, ("data", "offsets")):
+    array = f"{shard}/{field}/{part}".lstrip("/")
+    if f"{array}/zarr.json" not in there:
+      raise errors.StoreError(
+        f"{place.url(array)} must be an array of a field of the cache, got no"
+        " zarr.json. Set `field` to one that is there."
+      )
+    # What is missing between them is named below.
+    chunks = (f"{array}/c/{number}" for number in range(num_chunks[array]))
+    arrays.append([f"{array}/zarr.json", *chunks])
+  names = [LEDGER, *itertools.chain.from_iterable(arrays)]
+  if files is None:
+    what = "an object of the cache"
+    corpus = object_corpus.find(place.path, names, place.path, what)
+    versions = dict(zip(names, corpus.versions, strict=True))
+  else:
+    for name in sorted(set(names) - there):
+      raise errors.StoreError(
+        f"{place.url(name)} must exist, got none. {foreign_arrays.RESTORE}"
+      )
+    corpus, versions = files, dict.fromkeys(names)
+  objects = [[(name, versions[name]) for name in array] for array in arrays]
+  return corpus, [
+    _Part(data, offsets)
+    for data, offsets in zip(objects[::2], objects[1::2], strict=True)
+  ]
 
 
 def _format(
-  corpus: object_corpus.ObjectCorpus, files: list[int]
-) -> "remote_chunks.Format":
-  from chomp_data.stores.tokenized import remote_chunks
+  place: storage.Storage, metadata: foreign_arrays.VersionedObject
+) -> zarr_chunks.Format:
+  """Returns how an array is stored."""
+  name, version = metadata
+  formats: list[zarr_chunks.Format] = []
 
-  path = corpus.path(files[0])
-  data = corpus.read(
-    files[0], 0, None, lambda data: remote_chunks.format_of(path, data)
-  )
-  return remote_chunks.format_of(path, data)
+  def check(data: bytes) -> None:
+    formats[:] = [zarr_chunks.format_of(place.url(name), data)]
 
-
-def _object_shards(
-  corpus: object_corpus.ObjectCorpus,
-  parts: list[_Objects],
-  rows: dict[str, int],
-  total: int,
-) -> list[_Shard]:
-  """As `_shards`, of a cache in a bucket."""
-  from chomp_data.stores.tokenized import remote_chunks
-
-  out = []
-  first = _format(corpus, parts[0].data)
-  for own, expected in zip(parts, rows.values(), strict=True):
-    how, data = _format(corpus, own.offsets), _format(corpus, own.data)
-    if data != first:
-      raise errors.StoreError(
-        f"{corpus.path(own.data[0])} must be as that of other shards, got"
-        " another. Name them as two stores."
-      )
-    size = how.file * (len(own.offsets) - 1)
-    offsets = remote_chunks.RemoteChunks(
-      corpus, [own.offsets[1:]], [size], how, None, _OFFSETS_BYTES
-    )
-    path = corpus.path(own.offsets[0])
-    count, num_tokens = _counts(offsets, path, expected, size)
-    if num_tokens > data.file * (len(own.data) - 1):
-      raise errors.StoreError(
-        f"{corpus.path(own.data[0])} must have objects of {num_tokens} tokens"
-        f" beside it, got {len(own.data) - 1}. {chunked_tokens.RESTORE}"
-      )
-    out.append(_Shard(offsets, count, num_tokens))
-  _check_total(corpus.root, out, total)
-  return out
-
-
-def _counts(
-  offsets: _Array, path: object, expected: int, size: int | None = None
-) -> tuple[int, int]:
-  """Returns documents and tokens of a jagged array."""
-  if size is not None and expected >= size:
+  try:
+    place.get(name, check=check, version=version)
+  except FileNotFoundError:
     raise errors.StoreError(
-      f"{path} must have objects of {expected + 1} offsets, got objects of"
-      f" {size}. {chunked_tokens.RESTORE}"
-    )
-  # The first element is no offset but the number of documents.
-  count = int(offsets.read(0, 1)[0])
-  if count != expected:
-    raise errors.StoreError(
-      f"{path} must hold the {expected} documents of {LEDGER}, got"
-      f" {count}. {chunked_tokens.RESTORE}"
-    )
-  return count, int(offsets.read(count, count + 1)[0]) if count else 0
-
-
-def _check_total(root: object, shards: list[_Shard], total: int) -> None:
-  found = sum(own.num_documents for own in shards)
-  if found != total:
-    raise errors.StoreError(
-      f"{root} must hold the {total} documents of {LEDGER}, got {found}."
-      f" {chunked_tokens.RESTORE}"
-    )
+      f"{place.url(name)} must exist, got no such object any more. Put it back,"
+      " or start again."
+    ) from None
+  return formats[0]
 
 
 def _shards(
-  root: pathlib.Path, field: str
-) -> tuple[list[chunked_tokens.ZarrArray], list[_Shard]]:
-  """Returns the tokens and offsets of a cache, checked against its ledger."""
-  rows, total = _ledger(root)
-  arrays, out = [], []
-  for name, expected in rows.items():
-    directory = root / name / field
-    if not directory.is_dir():
+  place: storage.Storage,
+  parts: list[_Part],
+  array_format: zarr_chunks.Format,
+  rows: dict[str, int],
+  total: int,
+) -> list[_Shard]:
+  """Returns the offsets of all shards, checked against the ledger."""
+  shards: list[_Shard] = []
+  for part, expected in zip(parts, rows.values(), strict=True):
+    metadata, path = place.url(part.data[0][0]), place.url(part.offsets[0][0])
+    if part is not parts[0] and _format(place, part.data[0]) != array_format:
       raise errors.StoreError(
-        f"{directory} must be a field of the cache, got no such directory. Set"
-        " `field` to one that is there."
+        f"{metadata} must be as that of other shards, got another. Name them"
+        " as two stores."
       )
-    data, offsets = (
-      chunked_tokens.open_array(directory / part)
-      for part in ("data", "offsets")
+    offsets_format = _format(place, part.offsets[0])
+    size = offsets_format.file * (len(part.offsets) - 1)
+    if expected >= size:
+      raise errors.StoreError(
+        f"{path} must have objects of {expected + 1} offsets, got objects of"
+        f" {size}. {foreign_arrays.RESTORE}"
+      )
+    offsets = foreign_arrays.ZarrArrays(
+      place, [part.offsets[1:]], [size], offsets_format, None, _OFFSETS_BYTES
     )
-    count, num_tokens = _counts(offsets, directory, expected)
-    offsets.check_files(count + 1)
-    data.check_files(num_tokens)
-    arrays.append(data)
-    out.append(_Shard(offsets, count, num_tokens))
-  _check_total(root, out, total)
-  return arrays, out
+    # The first element is no offset but the number of documents.
+    count = int(offsets.read(0, 1)[0])
+    if count != expected:
+      raise errors.StoreError(
+        f"{path} must hold the {expected} documents of {LEDGER}, got {count}."
+        f" {foreign_arrays.RESTORE}"
+      )
+    num_tokens = int(offsets.read(count, count + 1)[0]) if count else 0
+    if num_tokens > array_format.file * (len(part.data) - 1):
+      raise errors.StoreError(
+        f"{metadata} must have objects of {num_tokens} tokens beside it, got"
+        f" {len(part.data) - 1}. {foreign_arrays.RESTORE}"
+      )
+    shards.append(_Shard(offsets, count, num_tokens))
+  num_documents = sum(shard.num_documents for shard in shards)
+  if num_documents != total:
+    raise errors.StoreError(
+      f"{place.path} must hold the {total} documents of {LEDGER}, got"
+      f" {num_documents}. {foreign_arrays.RESTORE}"
+    )
+  return shards
 
 
 def _ends(shards: list[_Shard]) -> Iterator[np.ndarray]:
-  """Yields where documents end, in parts; see `OpenedCorpus`."""
-  begun = 0
-  for own in shards:
+  """Yields where documents end, in parts; see `open_corpus`."""
+  tokens_before = 0
+  for shard in shards:
     last = 0
-    for first in range(1, own.num_documents + 1, _PART):
-      stop = min(first + _PART, own.num_documents + 1)
-      ends = own.offsets.read(first, stop).astype(np.int64)
+    for first in range(1, shard.num_documents + 1, _PART):
+      stop = min(first + _PART, shard.num_documents + 1)
+      ends = shard.offsets.read(first, stop).astype(np.int64)
       if ends[0] < last or (np.diff(ends) < 0).any():
         raise errors.StoreError(
-          f"{own.offsets.path} must not decrease, got offsets that do in"
-          f" documents {first - 1} .. {stop - 2}. {chunked_tokens.RESTORE}"
+          f"{shard.offsets.path} must not decrease, got offsets that do in"
+          f" documents {first - 1} .. {stop - 2}. {foreign_arrays.RESTORE}"
         )
       last = int(ends[-1])
-      yield begun + ends
-    begun += own.num_tokens
+      yield tokens_before + ends
+    tokens_before += shard.num_tokens

@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens of a flat file of integers, read through a memory map.
 
-Every id that is handed out is below the vocabulary size. A file that was
-adopted (`stores.adopted`) is checked besides, page by page, at first touch.
+Every id that is returned is below the vocabulary size. Pages of a file that was
+adopted (`checksum_sidecar`) are verified besides, when they are first read.
 """
-
-import pathlib
 
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import adopted
-from chomp_data.stores import file_maps
+from chomp_data.kernels import compiled
+from chomp_data.storage import checked_file
+from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 
 RESTORE = "Restore the file from a copy, or write it again."
+
+# Seconds that NumPy takes to copy a span.
+_SLICE_S = 0.5e-6
 
 
 class MappedTokens:
@@ -25,46 +27,25 @@ class MappedTokens:
     counters: What was read in this process; there are no chunks.
   """
 
-  is_mapped = True
-
   def __init__(
     self,
-    path: pathlib.Path,
-    dtype: np.dtype,
-    size: int,
+    file: checked_file.CheckedFile,
     vocab_size: int,
-    pages: "adopted.Pages | None" = None,
+    is_signed: bool = True,
   ):
-    """Maps a file.
+    """Reads nothing yet.
 
     Args:
-      path: The file.
-      dtype: Of its tokens.
-      size: How many there are.
+      file: The file, of unsigned integers: a negative id is then a large one,
+        and one comparison finds both.
       vocab_size: Ids are below it.
-      pages: What its pages were when it was adopted, if it was.
-
-    Raises:
-      StoreError: If the file is not of that many tokens.
+      is_signed: Whether large ids are negative ones, for messages.
     """
-    found = path.stat().st_size if path.exists() else -1
-    if found != size * dtype.itemsize:
-      raise errors.StoreError(
-        f"{path} must be of {size} {dtype.name} ids in"
-        f" {size * dtype.itemsize} bytes, got {max(found, 0)} bytes. {RESTORE}"
-      )
     self.counters: span_reads.Counters = span_reads.Counters()
-    self._path = path
+    self._file = file
     self._vocab_size = vocab_size
-    self._pages = pages
-    self._item = dtype.itemsize
-    # A negative id is a large one, so that one comparison finds both.
-    self._dtype = np.dtype(f"<u{dtype.itemsize}")
-    self._check = vocab_size < 2 ** (8 * dtype.itemsize)
-    if size:
-      self._values = file_maps.mapped(path, self._dtype)
-    else:
-      self._values = np.empty(0, self._dtype)
+    self._is_signed = is_signed
+    self._address = np.asarray([file.values.ctypes.data])
 
   def copy_spans(
     self,
@@ -76,41 +57,53 @@ class MappedTokens:
     """Copies spans; see `base.Store.copy_tokens`."""
     starts, lengths = np.asarray(starts), np.asarray(lengths)
     positions = np.asarray(positions)
-    size = len(self._values)
+    size = len(self._file)
     span_reads.check_spans(starts, lengths, size, positions, len(out))
     self.counters.spans += len(starts)
     self.counters.logical_reads += len(starts)
-    if self._pages is not None:
-      self._pages.check(
-        self._path, starts * self._item, (starts + lengths) * self._item
-      )
-    values = self._values
-    spans = np.stack([starts, lengths, positions]).T.tolist()
-    for start, length, to in spans:
-      source = values[start : start + length]
-      if self._check and length and source.max() >= self._vocab_size:
-        raise self._beyond(start, source)
-      out[to : to + length] = source
+    if not len(starts):
+      return
+    self._file.check(starts, starts + lengths)
+    values = self._file.values
+    # Ids of 8 bytes could wrap to smaller ones.
+    is_narrow = values.itemsize <= out.itemsize
+    loop = compiled.find("copy_spans", _SLICE_S * len(starts))
+    if loop is not None and is_narrow and out.dtype == np.int32:
+      flat = (compiled.flat(own, np.int64) for own in (starts, lengths))
+      to = compiled.flat(positions, np.int64)
+      loop(self._address, values.itemsize, max(size, 1), size, *flat, out, to)
+    else:
+      spans = np.stack([starts, lengths, positions]).T.tolist()
+      for start, length, position in spans:
+        out[position : position + length] = values[start : start + length]
+    # One maximum over the output; others may have written between the spans.
+    copied = out[positions.min() : (positions + lengths).max()]
+    copied = copied.view(copied.dtype.str.replace("i", "u"))
+    if not is_narrow or int(copied.max(initial=0)) >= self._vocab_size:
+      self._check_ids(starts, lengths)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Asks the system to read ahead; see `base.Store.prefetch`."""
-    span_reads.check_spans(starts, lengths, len(self._values))
+    span_reads.check_spans(starts, lengths, len(self._file))
     ranges, sizes = span_reads.coalesced_ranges(starts, lengths)
     self.counters.coalesced_ranges += len(ranges)
-    if not len(ranges):
-      return
     for start, size in zip(ranges.tolist(), sizes.tolist(), strict=True):
-      file_maps.read_soon(self._values[start : start + size])
+      file_maps.read_soon(self._file.values[start : start + size])
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Nothing is decoded, and nothing kept."""
+    """Nothing is decoded, and nothing cached."""
     del cache_bytes
 
-  def _beyond(self, start: int, source: np.ndarray) -> errors.StoreError:
-    at = int(source.argmax())
-    token = source[at : at + 1].view(self._dtype.str.replace("u", "i"))[0]
-    shown = int(source[at]) if int(token) >= 0 else int(token)
-    return errors.StoreError(
-      f"{self._path}: ids must be in 0 .. {self._vocab_size - 1}, got {shown}"
-      f" at token {start + at}. Correct `vocab_size`, or restore the file."
-    )
+  def _check_ids(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Raises StoreError where a span holds an id beyond the vocabulary."""
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+      source = self._file.values[start : start + length]
+      at = int(source.argmax()) if length else 0
+      if length and source[at] >= self._vocab_size:
+        sign = "i" if self._is_signed else "u"
+        shown = int(source.view(source.dtype.str.replace("u", sign))[at])
+        raise errors.StoreError(
+          f"{self._file.path}: ids must be in 0 .. {self._vocab_size - 1}, got"
+          f" {shown} at token {start + at}. Correct `vocab_size`, or restore"
+          " the file."
+        )

@@ -21,8 +21,8 @@ import struct
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import file_maps
-from chomp_data.stores import publish
+from chomp_data.storage import file_maps
+from chomp_data.storage import publish
 
 MMIDIDX = b"MMIDIDX\x00\x00"
 TNTIDX = b"TNTIDX\x00\x00"
@@ -123,11 +123,11 @@ class Index:
     if boundaries == "sequences":
       return
     count = len(self._documents)
-    known = self._documents[[0, -1]].tolist() if count else []
-    if known != [0, self.num_sequences]:
+    bounds = self._documents[[0, -1]].tolist() if count else []
+    if bounds != [0, self.num_sequences]:
       raise self._damaged(
         f"list documents from sequence 0 to {self.num_sequences}",
-        f"{count} marks {known}; if each sequence is a document, set"
+        f"{count} marks {bounds}; if each sequence is a document, set"
         " `boundaries` to 'sequences'",
       )
     for first in range(0, count - 1, _PART):

@@ -8,6 +8,7 @@ A document is what the index calls one, all of its sequences; ids are
 
 from collections.abc import Iterator
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import ClassVar
@@ -16,14 +17,17 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import checked_file
+from chomp_data.storage import disk_cache
+from chomp_data.storage import opening
+from chomp_data.storage import publish
 from chomp_data.stores import base
-from chomp_data.stores import disk_cache
+from chomp_data.stores import external
 from chomp_data.stores import object_corpus
-from chomp_data.stores import places
-from chomp_data.stores import publish
-from chomp_data.stores import told
+from chomp_data.stores import span_reads
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
+from chomp_data.stores.tokenized import foreign_arrays
 from chomp_data.stores.tokenized import mapped_tokens
 from chomp_data.stores.tokenized import megatron_index
 from chomp_data.stores.tokenized import offsets_index
@@ -37,7 +41,7 @@ _SAMPLED_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MegatronOptions(told.TokenOptions):
+class MegatronOptions(external.TokenOptions):
   """What a Megatron corpus does not say of itself.
 
   Attributes:
@@ -56,36 +60,45 @@ class MegatronOptions(told.TokenOptions):
   )
 
 
-class MegatronStore(
-  told.ToldStore[offsets_index.OpenedCorpus, MegatronOptions]
-):
+class MegatronStore(external.ExternalStore[MegatronOptions]):
   """A Megatron corpus, read only. Made by `open_megatron`."""
 
-  def _open(self) -> offsets_index.OpenedCorpus:
-    if places.is_url(self._path):
+  def _open(self) -> base.Opened:
+    if opening.open_storage(self._path).is_remote:
       return self._open_objects()
     options, corpus = self.options, files_of(self._path)
-    kept = files_index.adopted_of(corpus)
-    data, index = (corpus.path(i) for i in range(2))
-    found = megatron_index.opened(index)
-    pages = kept.pages(corpus.names[0]) if kept else None
-    return offsets_index.OpenedCorpus(
+    sidecar = files_index.sidecar_of(corpus)
+    index = megatron_index.opened(corpus.path(1))
+    width = index.dtype.itemsize
+
+    def tokens(before: np.ndarray) -> base.Tokens:
+      file = checked_file.CheckedFile(
+        corpus.path(0),
+        np.dtype(f"<u{width}"),
+        sidecar.files[corpus.names[0]].crc32c if sidecar else None,
+        size=int(before[-1]),
+        remedy=sidecar.remedy if sidecar else mapped_tokens.RESTORE,
+      )
+      is_signed = index.dtype.kind == "i"
+      return mapped_tokens.MappedTokens(file, options.vocab_size, is_signed)
+
+    return offsets_index.open_corpus(
       corpus,
       options,
-      lambda before: mapped_tokens.MappedTokens(
-        data, found.dtype, int(before[-1]), options.vocab_size, pages
-      ),
-      dtype=found.dtype,
-      ends=lambda: found.ends(options.boundaries),
+      tokens,
+      dtype=index.dtype,
+      ends=lambda: index.ends(options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
+      is_same=functools.partial(
+        external.is_same, type(self), self._path, options
+      ),
+      chunk_tokens=span_reads.DEFAULT_CHUNK_TOKENS,
+      is_mapped=True,
     )
 
-  def _open_objects(self) -> offsets_index.OpenedCorpus:
+  def _open_objects(self) -> base.Opened:
     """Opens objects: of the `.idx` only the header is read, once indexed."""
-    # Most corpora are on a disk, and do without zstd.
-    from chomp_data.stores.tokenized import remote_pages
-
     options, corpus = self.options, objects_of(self._path)
     path = corpus.path(1)
     head = corpus.read(
@@ -100,26 +113,32 @@ class MegatronStore(
       disk = disk_cache.DiskCache(*self._cache_dir)
 
     def pages(before: np.ndarray, page: int, cache_bytes: int) -> base.Tokens:
-      return remote_pages.RemotePages(
-        corpus,
-        0,
+      return foreign_arrays.Pages(
+        corpus.place,
+        (corpus.names[0], corpus.versions[0]),
         dtype,
         int(before[-1]),
-        options.vocab_size,
         page,
+        options.vocab_size,
         cache_bytes,
         disk,
       )
 
-    return offsets_index.OpenedCorpus(
+    return offsets_index.open_corpus(
       corpus,
       options,
       # Of as many tokens as the blocks of a shuffle are made of.
-      lambda before: pages(before, self.chunk_tokens, self._cache_bytes),
+      lambda before: pages(
+        before, span_reads.DEFAULT_CHUNK_TOKENS, self._cache_bytes
+      ),
       dtype=dtype,
       ends=lambda: _ends_of(corpus, options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
+      is_same=functools.partial(
+        external.is_same, type(self), self._path, options
+      ),
+      chunk_tokens=span_reads.DEFAULT_CHUNK_TOKENS,
       sampled=lambda before: pages(before, _SAMPLED_PAGE, _SAMPLED_BYTES),
     )
 
@@ -128,14 +147,14 @@ def _ends_of(
   corpus: object_corpus.ObjectCorpus, boundaries: str
 ) -> Iterator[np.ndarray]:
   """Yields where documents end, by an `.idx` that is read whole."""
-  found = megatron_index.Index(corpus.path(1), corpus.brought(1))
-  wanted, size = found.num_tokens * found.dtype.itemsize, corpus.size(0)
-  if size != wanted:
+  index = megatron_index.Index(corpus.path(1), corpus.brought(1))
+  expected, size = index.num_tokens * index.dtype.itemsize, corpus.size(0)
+  if size != expected:
     raise errors.StoreError(
-      f"{corpus.path(0)} must be of {found.num_tokens} {found.dtype.name} ids"
-      f" in {wanted} bytes, got {size} bytes. {mapped_tokens.RESTORE}"
+      f"{corpus.path(0)} must be of {index.num_tokens} {index.dtype.name} ids"
+      f" in {expected} bytes, got {size} bytes. {mapped_tokens.RESTORE}"
     )
-  yield from found.ends(boundaries)
+  yield from index.ends(boundaries)
 
 
 @schema.arguments(

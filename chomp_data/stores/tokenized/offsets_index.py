@@ -13,24 +13,23 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import hashlib
-import json
+import os
 import time
 from typing import Any
 
 from absl import logging
 import numpy as np
 
+from chomp_data.storage import paths
 from chomp_data.stores import base
-from chomp_data.stores import places
+from chomp_data.stores import documents
+from chomp_data.stores import external
+from chomp_data.stores import modification_guard
 from chomp_data.stores import side_index
-from chomp_data.stores import told
-from chomp_data.stores import unchanged
-from chomp_data.stores import vocabulary
+from chomp_data.stores import texts
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
-from chomp_data.stores.array_record import record_index
 
 _SCHEMA = 1
 _SPANS = 4_096
@@ -38,84 +37,91 @@ _SPAN_TOKENS = 4_096
 _SPANS_TOGETHER = 256
 
 
-class OpenedCorpus:
-  """What a process holds of an opened corpus; see `base.Opened`."""
+def open_corpus(
+  corpus: files_index.Files,
+  options: external.TokenOptions,
+  tokens: Callable[[np.ndarray], base.Tokens],
+  *,
+  dtype: np.dtype,
+  ends: Callable[[], Iterable[np.ndarray]],
+  key: Mapping[str, Any],
+  build: bool,
+  chunk_tokens: int,
+  sampled: Callable[[np.ndarray], base.Tokens] | None = None,
+  marks: Sequence[int] = (),
+  is_mapped: bool = False,
+  is_same: Callable[[str], bool],
+) -> base.Opened:
+  """Opens a corpus by its index, which is built at the first time.
 
-  def __init__(
-    self,
-    corpus: files_index.Files,
-    options: told.TokenOptions,
-    tokens: Callable[[np.ndarray], base.Tokens],
-    *,
-    dtype: np.dtype,
-    ends: Callable[[], Iterable[np.ndarray]],
-    key: Mapping[str, Any],
-    build: bool,
-    sampled: Callable[[np.ndarray], base.Tokens] | None = None,
-    marks: Sequence[int] = (),
-  ):
-    """Opens the index of a corpus, built at the first time.
+  Args:
+    corpus: Its files.
+    options: What they do not say.
+    tokens: Returns its tokens, given how many there are before documents:
+      before each of `marks`, and in all.
+    dtype: Their dtype as stored.
+    ends: Yields where documents end, int64[n] in order, in parts.
+    key: What documents depend on besides the files, as JSON values.
+    build: Whether the index may be built.
+    chunk_tokens: As in `base.Opened`.
+    sampled: As `tokens`, to read small spans here and there; None is that.
+    marks: Numbers of documents, ascending.
+    is_mapped: As in `base.Opened`.
+    is_same: Whether the corpus still is of a hash, given that, by opening it
+      anew.
 
-    Args:
-      corpus: Its files.
-      options: What was said of it.
-      tokens: Returns its tokens, given how many there are before documents:
-        before each of `marks`, and in all.
-      dtype: Their dtype as stored.
-      ends: Yields where documents end, int64[n] in order, in parts.
-      key: What documents depend on besides the files, as JSON values.
-      build: Whether the index may be built.
-      sampled: As `tokens`, to read small spans here and there; None is that.
-      marks: Numbers of documents, ascending.
-
-    Raises:
-      StoreError: If the corpus is damaged, or not the one that was indexed.
-    """
-    name = options.section
-    self.unchanged: unchanged.Unchanged | None = None
-    if isinstance(corpus, record_files.Corpus):
-      # Of chunks there may be thousands.
-      few = [own for own in corpus.names if "/c/" not in own]
-      self.unchanged = unchanged.Unchanged(
-        {
-          str(corpus.root / own): unchanged.stamp(corpus.root / own)
-          for own in few
-        }
-      )
-    arrays = files_index.load_or_build(
-      corpus,
-      name,
-      {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
-      None,
-      build,
-      lambda: _built(corpus, sampled or tokens, ends(), marks),
+  Raises:
+    StoreError: If the corpus is damaged, or not the one that was indexed.
+  """
+  name = options.section
+  is_local = isinstance(corpus, record_files.Corpus)
+  stamps: dict[str, modification_guard.Stamp | None] = {}
+  if is_local:
+    # Of chunks there may be thousands.
+    few = [
+      str(corpus.root / file) for file in corpus.names if "/c/" not in file
+    ]
+    stamps = {file: modification_guard.stamp(file) for file in few}
+  arrays = files_index.load_or_build(
+    corpus,
+    name,
+    {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
+    None,
+    build,
+    lambda: _built(corpus, sampled or tokens, ends(), marks),
+  )
+  offsets = arrays["offsets"]
+  num_documents = len(offsets) - 1
+  before = offsets.gather(np.asarray([*marks, num_documents], np.int64))
+  num_tokens = int(before[-1])
+  content = arrays["content"].read().tobytes().hex()
+  identity = external.identity_hash(
+    options, _SCHEMA, num_documents, num_tokens, content
+  )
+  guard = None
+  if is_local:
+    guard = modification_guard.ModificationGuard(
+      stamps, lambda _: is_same(identity)
     )
-    self.offsets: record_index.CheckedArray = record_index.CheckedArray(
-      arrays["offsets"]
-    )
-    self.num_documents: int = len(self.offsets) - 1
-    before = self.offsets.gather(
-      np.asarray([*marks, self.num_documents], np.int64)
-    )
-    self.num_tokens: int = int(before[-1])
-    self.tokens: base.Tokens = tokens(before)
-    self.token_dtype = dtype
-    self.tokenizer_info: vocabulary.TokenizerInfo = options.tokenizer_info
-    self._name = places.name_of(corpus.home)
-    identity = {
-      "format": f"chomp_data {name}",
-      "schema": _SCHEMA,
-      "num_documents": self.num_documents,
-      "num_tokens": self.num_tokens,
-      "tokenizer": dataclasses.asdict(self.tokenizer_info),
-      "content": arrays["content"].read().tobytes().hex(),
-    }
-    text = json.dumps(identity, sort_keys=True).encode()
-    self.hash: str = hashlib.sha256(text).hexdigest()
-
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns '<name>:<number>' of documents: the files have no ids."""
-    return [f"{self._name}:{document}" for document in documents.tolist()]
+  return base.Opened(
+    hash=identity,
+    tokenizer=options.tokenizer_info,
+    tokenizer_identity=options.tokenizer_identity,
+    num_tokens=num_tokens,
+    token_dtype=dtype,
+    documents=documents.StoredOffsets(
+      offsets, num_documents, os.fspath(corpus.home)
+    ),
+    tokens=tokens(before),
+    # The files have no ids.
+    ids=texts.NumberedTexts(
+      [paths.name_of(corpus.home)], np.asarray([0, num_documents])
+    ),
+    guard=guard,
+    chunk_tokens=chunk_tokens,
+    is_mapped=is_mapped,
+    is_remote=not is_local,
+  )
 
 
 def _built(

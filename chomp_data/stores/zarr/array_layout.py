@@ -11,13 +11,12 @@ and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import json
 
 import numpy as np
 
 from chomp_data.index import memo
-from chomp_data.stores import checksums
+from chomp_data.storage import checksums
 from chomp_data.stores import span_reads
 
 DTYPES = ("uint8", "uint16", "uint32", "int64", "float32")
@@ -153,23 +152,6 @@ def crc_bytes(value: int) -> bytes:
   return value.to_bytes(CRC_BYTES, "little")
 
 
-def encode_index(entries: list[tuple[int, int]], num_slots: int) -> bytes:
-  """Encodes a shard's index.
-
-  Args:
-    entries: (offset, size in bytes) of the chunks present, crc32c included.
-    num_slots: Slots of the index.
-
-  Returns:
-    The bytes that end the shard file.
-  """
-  table = np.full((num_slots, 2), _ABSENT, "<u8")
-  if entries:
-    table[: len(entries)] = entries
-  data = table.tobytes()
-  return data + crc_bytes(checksums.crc32c(data))
-
-
 def index_of(stored_bytes: Sequence[int], num_slots: int) -> bytes:
   """Encodes the index of chunks that follow each other.
 
@@ -180,9 +162,35 @@ def index_of(stored_bytes: Sequence[int], num_slots: int) -> bytes:
   Returns:
     The bytes that end the shard file.
   """
-  sizes = [size + CRC_BYTES for size in stored_bytes]
-  begins = itertools.accumulate(sizes[:-1], initial=0) if sizes else ()
-  return encode_index(list(zip(begins, sizes, strict=True)), num_slots)
+  sizes = np.asarray(stored_bytes, np.uint64) + np.uint64(CRC_BYTES)
+  table = np.full((num_slots, 2), _ABSENT, "<u8")
+  table[: len(sizes), 0] = np.cumsum(sizes) - sizes
+  table[: len(sizes), 1] = sizes
+  data = table.tobytes()
+  return data + crc_bytes(checksums.crc32c(data))
+
+
+def decode_entries(data: bytes) -> np.ndarray:
+  """Decodes a shard's index, whoever wrote it.
+
+  Args:
+    data: Its bytes, with its crc32c at the end.
+
+  Returns:
+    int64[slots, 2], (offset, size in bytes); zeros where a chunk is absent.
+
+  Raises:
+    ValueError: If the crc differs, or an entry is beyond any file.
+  """
+  stored = data[-CRC_BYTES:]
+  crc = crc_bytes(checksums.crc32c(data[:-CRC_BYTES]))
+  if stored != crc:
+    raise ValueError(f"index crc32c {crc.hex()}, expected {stored.hex()}")
+  table = np.frombuffer(data[:-CRC_BYTES], "<u8").reshape(-1, 2)
+  absent = (table == _ABSENT).all(axis=1)
+  if np.any(table[~absent] > _MOST_BYTES):
+    raise ValueError("an index of chunks beyond the end of the file")
+  return np.where(absent[:, None], 0, table).astype(np.int64)
 
 
 def decode_index(
@@ -201,16 +209,10 @@ def decode_index(
   Raises:
     ValueError: If the chunks do not fill the file once, or the crc differs.
   """
-  stored = data[-CRC_BYTES:]
-  found = crc_bytes(checksums.crc32c(data[:-CRC_BYTES]))
-  if stored != found:
-    raise ValueError(f"index crc32c {found.hex()}, expected {stored.hex()}")
-  table = np.frombuffer(data[:-CRC_BYTES], "<u8").reshape(-1, 2)
-  present, absent = table[:num_present], table[num_present:]
-  most = _MOST_BYTES if num_bytes is None else num_bytes
-  if np.any(present > most) or np.any(absent != _ABSENT):
+  table = decode_entries(data)
+  entries, absent = table[:num_present], table[num_present:]
+  if np.any(entries[:, 1] == 0) or np.any(absent):
     raise ValueError(f"an index of other than {num_present} chunks")
-  entries = present.astype(np.int64)
   in_order = entries[np.argsort(entries[:, 0], kind="stable")]
   ends = np.concatenate([[0], np.cumsum(in_order[:, 1])])
   if np.any(in_order[:, 0] != ends[:-1]) or num_bytes not in (None, ends[-1]):

@@ -1,22 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writing one array of a store, a chunk at a time."""
+"""Writing the shard files of a store's arrays, a chunk at a time."""
 
 import array
+from collections.abc import Iterator
+import contextlib
 import dataclasses
-import hashlib
+import io
 import os
 import pathlib
+import secrets
 from typing import Any
 from typing import BinaryIO
 
 import numpy as np
 import zstandard
 
-from chomp_data.stores import checksums
-from chomp_data.stores import publish
+from chomp_data import errors
+from chomp_data.storage import checksums
+from chomp_data.storage import opening
+from chomp_data.storage import publish
+from chomp_data.storage import storage
 from chomp_data.stores.zarr import array_layout
-from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import tree_hash
 
 
@@ -40,12 +45,7 @@ class Finished:
 
 
 class ArrayWriter:
-  """Writes one array; holds one chunk of it.
-
-  Attributes:
-    last_value: The last value appended, 0 before.
-    size: Values appended.
-  """
+  """Writes one array; holds one chunk of it."""
 
   def __init__(self, directory: pathlib.Path, empty: array_layout.ArrayLayout):
     """Creates the array's directory.
@@ -54,41 +54,38 @@ class ArrayWriter:
       directory: Must not exist.
       empty: The layout, of size 0.
     """
-    self.last_value: int = 0
-    self.size: int = 0
     self._directory = directory
     self._empty = empty
+    self._size = 0
     self._crcs = array.array("I")
     self._stored = array.array("Q")
     self._num_bytes = 0
     self._content = tree_hash.TreeHash()
+    self._file: BinaryIO | None = None
     self._shard: ShardWriter | None = None
-    directory.mkdir()
+    (directory / array_layout.shard_file(0)).parent.mkdir(parents=True)
 
   def append(self, values: np.ndarray) -> None:
-    """Appends values that fit the array's dtype."""
-    if not len(values):
-      return
-    self.last_value = values[-1].item()
-    values = np.ascontiguousarray(values, self._empty.numpy_dtype)
+    """Appends values of the array's dtype, contiguous."""
     self._content.update(values.data)
     while len(values):
-      room = self._empty.shard - self.size % self._empty.shard
+      capacity = self._empty.shard - self._size % self._empty.shard
       if self._shard is None:
-        number = self.size // self._empty.shard
+        number = self._size // self._empty.shard
         path = self._directory / array_layout.shard_file(number)
-        self._shard = ShardWriter(path, self._empty)
-      here, values = values[:room], values[room:]
-      self._shard.append(here)
-      self.size += len(here)
-      if len(here) == room:
+        self._file = publish.new_file(path)
+        self._shard = ShardWriter(self._file, self._empty)
+      in_shard, values = values[:capacity], values[capacity:]
+      self._shard.append(in_shard)
+      self._size += len(in_shard)
+      if len(in_shard) == capacity:
         self._finish_shard()
 
   def finish(self) -> Finished:
     """Ends the last shard."""
     self._finish_shard()
     return Finished(
-      dataclasses.replace(self._empty, size=self.size),
+      dataclasses.replace(self._empty, size=self._size),
       self._content.hexdigest(),
       self._num_bytes,
       np.asarray(self._crcs, np.uint32),
@@ -97,16 +94,16 @@ class ArrayWriter:
 
   def close(self) -> None:
     """Closes the file that is being written, as it is."""
-    if self._shard is not None:
-      self._shard.close()
+    if self._file is not None:
+      self._file.close()
 
   def _finish_shard(self) -> None:
-    if self._shard is None:
-      return
-    self._num_bytes += self._shard.finish()
-    self._crcs.extend(self._shard.crc32c)
-    self._stored.extend(self._shard.stored_bytes)
-    self._shard = None
+    if self._shard is not None:
+      self._num_bytes += self._shard.finish()
+      self._crcs.extend(self._shard.crc32c)
+      self._stored.extend(self._shard.stored_bytes)
+      self._shard = None
+      self.close()
 
 
 class ShardWriter:
@@ -117,14 +114,12 @@ class ShardWriter:
     stored_bytes: Bytes of each as it is stored, without its own crc32c.
   """
 
-  def __init__(
-    self, file: pathlib.Path | BinaryIO, layout: array_layout.ArrayLayout
-  ):
-    """Creates the file.
+  def __init__(self, file: BinaryIO, layout: array_layout.ArrayLayout):
+    """Writes nothing yet.
 
     Args:
-      file: Must not exist; or an empty one that is open, which is left so.
-      layout: Of the array; its size does not matter.
+      file: An empty file, which is left open.
+      layout: The layout of the array; its size does not matter.
     """
     self.crc32c: list[int] = []
     self.stored_bytes: list[int] = []
@@ -134,11 +129,7 @@ class ShardWriter:
     self._compressor: zstandard.ZstdCompressor | None = None
     if layout.compression == "zstd":
       self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
-    self._owned = isinstance(file, pathlib.Path)
-    if isinstance(file, pathlib.Path):
-      file.parent.mkdir(exist_ok=True)
-      file = publish.new_file(file)
-    self._file: BinaryIO = file
+    self._file = file
 
   def append(self, values: np.ndarray) -> None:
     """Appends values of the array's dtype, as many as there is room for."""
@@ -157,24 +148,14 @@ class ShardWriter:
         self._put_chunk(self._buffer)
 
   def finish(self) -> int:
-    """Writes what is left; a new file is then on disk. Returns its bytes."""
+    """Writes what is left; returns the bytes of the file."""
     if self._filled:
       self._buffer[self._filled :] = 0
       self._put_chunk(self._buffer, self._filled)
       self._filled = 0
     slots = self._layout.chunks_per_shard
     self._file.write(array_layout.index_of(self.stored_bytes, slots))
-    self._file.flush()
-    size = self._file.tell()
-    if self._owned:
-      os.fsync(self._file.fileno())
-      self._file.close()
-    return size
-
-  def close(self) -> None:
-    """Closes a new file as it is."""
-    if self._owned:
-      self._file.close()
+    return self._file.tell()
 
   def _put_chunk(self, values: np.ndarray, used: int | None = None) -> None:
     """Writes a chunk, of which all but the first `used` values are padding."""
@@ -195,11 +176,42 @@ class ShardWriter:
     self._file.write(array_layout.crc_bytes(crc))
 
 
-def write_file(path: pathlib.Path, data: bytes) -> manifest_lib.FileEntry:
-  """Writes a new file, which is then on disk."""
-  path.parent.mkdir(exist_ok=True)
-  with publish.new_file(path) as file:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-  return manifest_lib.FileEntry(len(data), hashlib.sha256(data).hexdigest())
+@contextlib.contextmanager
+def new_shard(shards: str, name: str, work: str) -> Iterator[BinaryIO]:
+  """Yields a file that is a file of a store once it is complete.
+
+  Args:
+    shards: The directory or URL of the store; one in a bucket is claimed, by
+      whatever process.
+    name: The file, relative to the store.
+    work: A directory or URL: of a directory the file is here until it is
+      complete, not in the store, where one that a killed worker leaves would
+      stay. In a bucket it is held in memory.
+
+  Raises:
+    StoreError: If an object with other bytes is there.
+  """
+  place = opening.open_storage(shards)
+  if place.directory is not None:
+    staged = pathlib.Path(work, f"{secrets.token_hex(8)}.shard")
+    with publish.staged_file(pathlib.Path(shards, name), staged) as file:
+      yield file
+    return
+  with io.BytesIO() as file:
+    yield file
+    if not put_same(place, name, file.getvalue()):
+      raise other_object(place, name)
+
+
+def put_same(place: storage.Storage, name: str, data: bytes) -> bool:
+  """Writes an object; returns False if one with other bytes is there."""
+  # What a run that was killed has sent is as it should be.
+  return place.put(name, data, create=True) or place.holds(name, data)
+
+
+def other_object(place: storage.Storage, name: str) -> errors.StoreError:
+  """Returns the error for an object with other bytes."""
+  return errors.StoreError(
+    f"{place.url(name)} must not exist, got an object of another store. Choose"
+    " another output, or replace what is there with --overwrite."
+  )

@@ -40,21 +40,31 @@ class ChunkTable:
     self._crcs: dict[int, np.ndarray] = {}
     self._sizes: dict[int, np.ndarray] = {}
 
-  def crc32c(self, chunk: int) -> int | None:
-    """Returns that of a decoded chunk, None where nobody noted it."""
+  def crc32c(self, chunk: int) -> int:
+    """Returns that of a decoded chunk."""
     table = chunk // CHUNKS
     if table not in self._crcs:
       self._load(table)
     return int(self._crcs[table][chunk % CHUNKS])
 
-  def stored_bytes(self, chunk: int) -> int | None:
-    """Returns the bytes of a chunk as stored, None where nobody noted them."""
+  def stored_bytes(self, chunks: range) -> list[int] | None:
+    """Returns the bytes of chunks as stored, without their own crc32c.
+
+    Args:
+      chunks: Chunks of one shard.
+
+    Returns:
+      None where they were not recorded.
+    """
     if self._layout.compression == "none":
-      return self._layout.chunk_bytes
-    table = chunk // CHUNKS
-    if table not in self._sizes:
-      self._load(table)
-    return int(self._sizes[table][chunk % CHUNKS])
+      return [self._layout.chunk_bytes] * len(chunks)
+    sizes: list[int] = []
+    for chunk in chunks:
+      table = chunk // CHUNKS
+      if table not in self._sizes:
+        self._load(table)
+      sizes.append(int(self._sizes[table][chunk % CHUNKS]))
+    return sizes
 
   def _load(self, table: int) -> None:
     data = self._read(file(self._name, table))
@@ -63,35 +73,20 @@ class ChunkTable:
     self._crcs[table] = np.frombuffer(data, "<u4", count)
 
 
-class KnownChunks(ChunkTable):
+class ManifestTable(ChunkTable):
   """The chunks of a store of schema 1, whose manifest has their crc32c."""
 
   def __init__(self, crc32c: np.ndarray, layout: array_layout.ArrayLayout):
-    """Keeps uint32[num_chunks]."""
+    """Holds uint32[num_chunks]."""
     super().__init__("", layout, lambda _: b"")
-    self._known = crc32c
+    self._crc32c = crc32c
 
   def crc32c(self, chunk: int) -> int:
-    return int(self._known[chunk])
+    return int(self._crc32c[chunk])
 
-  def stored_bytes(self, chunk: int) -> int | None:
-    uncompressed = self._layout.compression == "none"
-    return self._layout.chunk_bytes if uncompressed else None
-
-
-class NoTable(ChunkTable):
-  """Chunks of which nobody noted anything: others wrote them."""
-
-  def __init__(self):
-    """Knows nothing."""
-
-  def crc32c(self, chunk: int) -> int | None:
-    del chunk
-    return None
-
-  def stored_bytes(self, chunk: int) -> int | None:
-    del chunk
-    return None
+  def stored_bytes(self, chunks: range) -> list[int] | None:
+    is_compressed = self._layout.compression != "none"
+    return None if is_compressed else super().stored_bytes(chunks)
 
 
 def file(name: str, table: int) -> str:
@@ -127,10 +122,10 @@ def encode(
     crc32c: uint32[num_chunks], of decoded chunks.
     stored_bytes: int64[num_chunks], left out where nothing is compressed.
   """
-  out = {}
-  for table, own in enumerate(files(name, layout)):
-    here = slice(table * CHUNKS, (table + 1) * CHUNKS)
-    out[own] = crc32c[here].astype("<u4").tobytes()
+  tables: dict[str, bytes] = {}
+  for table, path in enumerate(files(name, layout)):
+    part = slice(table * CHUNKS, (table + 1) * CHUNKS)
+    tables[path] = crc32c[part].astype("<u4").tobytes()
     if layout.compression != "none":
-      out[own] += stored_bytes[here].astype("<u8").tobytes()
-  return out
+      tables[path] += stored_bytes[part].astype("<u8").tobytes()
+  return tables

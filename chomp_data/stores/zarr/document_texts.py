@@ -9,27 +9,31 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import span_reads
+from chomp_data.stores import texts
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
-_BATCH = 1 << 16
-
 
 @dataclasses.dataclass(frozen=True)
-class TextArray:
+class TextArray(texts.Texts):
   """One string a document, read from two arrays.
 
   Attributes:
     path: The store's directory, for messages.
     name: The arrays are `<name>_bytes` and `<name>_offsets`.
+    num_documents: N.
     data: The bytes.
     offsets: int64[N + 1], the first byte of each, and the end.
   """
 
   path: str
   name: str
+  num_documents: int
   data: stored_array.StoredArray
   offsets: stored_array.StoredArray
+
+  def __len__(self) -> int:
+    return self.num_documents
 
   def take(self, documents: np.ndarray) -> list[str]:
     """Returns the strings of documents int64[N], in the order given.
@@ -47,14 +51,14 @@ class TextArray:
     self.data.copy_spans(starts, lengths, out, stops - lengths)
     return self._decoded(out.tobytes(), stops - lengths, stops)
 
-  def batches(self, num_documents: int) -> Iterator[tuple[int, list[str]]]:
+  def batches(self) -> Iterator[tuple[int, list[str]]]:
     """Yields (first document, strings) of all documents, a part at a time.
 
     Raises:
       StoreError: If they were altered.
     """
-    for first in range(0, num_documents, _BATCH):
-      last = min(first + _BATCH, num_documents)
+    for first in range(0, self.num_documents, texts.BATCH):
+      last = min(first + texts.BATCH, self.num_documents)
       ends = self.offsets.read(first, last + 1)
       span_reads.check_rising(np.diff(ends), self._file("offsets"))
       data = self.data.read(int(ends[0]), int(ends[-1])).tobytes()

@@ -15,7 +15,9 @@ ever, and no longer written. Both have the same `hash` where no array is larger
 than a block of `tree_hash`.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
@@ -26,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import relative_names
+from chomp_data.storage import relative_names
+from chomp_data.stores import json_values
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -130,8 +133,9 @@ class Manifest:
   def num_bytes(self) -> int:
     """Bytes of the store on disk, but for the manifest and zarr's metadata."""
     arrays = sum(entry.num_bytes for entry in self.arrays.values())
-    own = self.files.items()
-    return arrays + sum(e.size for name, e in own if "/c/" not in name)
+    return arrays + sum(
+      entry.size for name, entry in self.files.items() if "/c/" not in name
+    )
 
   @property
   def tokenizer_file(self) -> str | None:
@@ -147,6 +151,27 @@ class Manifest:
   def hash(self) -> str:
     """The store's identity, SHA-256 as hex."""
     return content_hash(self)
+
+
+def array_names(
+  has_meta: bool, has_labels: bool, has_weights: bool
+) -> tuple[str, ...]:
+  """Returns the arrays of a store that keeps these of its documents."""
+  names = ARRAYS
+  for has_group, group in zip(
+    (has_meta, has_labels, has_weights), OPTIONAL_ARRAYS, strict=True
+  ):
+    names += group if has_group else ()
+  return names
+
+
+def are_levels(weights: Sequence[float]) -> bool:
+  """Returns whether weights are those of a table of levels."""
+  return (
+    tuple(weights[:2]) == FIRST_LEVELS
+    and all(0 <= weight < math.inf for weight in weights)
+    and len(set(weights)) == len(weights) <= MAX_LEVELS
+  )
 
 
 def token_dtype(vocab_size: int) -> str:
@@ -209,9 +234,6 @@ def parse(data: bytes, path: str) -> Manifest:
     data: The file's content.
     path: The file, for messages.
 
-  Returns:
-    The manifest, every value checked against the others.
-
   Raises:
     StoreError: If it is not a manifest, is of a newer schema, was altered, or
       contradicts itself.
@@ -220,7 +242,7 @@ def parse(data: bytes, path: str) -> Manifest:
     values = json.loads(data)
   except (ValueError, RecursionError) as error:
     raise errors.StoreError(
-      f"{path} must be JSON, got {_brief(error)}. {RESTORE}"
+      f"{path} must be JSON, got {relative_names.brief(error)}. {RESTORE}"
     ) from None
   if not isinstance(values, dict) or values.get("format") != FORMAT:
     raise errors.StoreError(
@@ -231,31 +253,26 @@ def parse(data: bytes, path: str) -> Manifest:
   if type(schema) is not int or schema not in SCHEMAS:
     raise errors.StoreError(
       f"{path} must have a schema of {', '.join(map(str, SCHEMAS))}, got"
-      f" {_brief(schema)}. Read a newer store with a newer chomp_data, or"
-      " prepare it again."
+      f" {relative_names.brief(schema)}. Read a newer store with a newer"
+      " chomp_data, or prepare it again."
     )
   digest = values.pop("digest", None)
   expected = _digest(values)
   if digest != expected or data != _canonical(values | {"digest": digest}):
     raise errors.StoreError(
       f"{path} must be as it was written, with digest {expected}, got"
-      f" {_brief(digest)} or other bytes. {RESTORE}"
+      f" {relative_names.brief(digest)} or other bytes. {RESTORE}"
     )
-  reader = _Reader(path)
-  manifest = reader.manifest(values)
-  if manifest.hash != values["hash"]:
-    reader.fail("hash", manifest.hash, values["hash"])
+  try:
+    manifest = _decoded(values, path)
+    _check(manifest, values, data)
+  except errors.StoreError:
+    raise
+  except ValueError as error:
+    raise errors.StoreError(
+      f"{path} must say what a store holds, got: {error}. {RESTORE}"
+    ) from None
   return manifest
-
-
-_FIELDS = {
-  "format", "schema", "num_documents", "num_tokens", "num_empty_skipped",
-  "vocab_size", "token_dtype", "tokenizer", "arrays", "files", "prepared",
-  "hash",
-}  # fmt: skip
-_ARRAY_FIELDS = {
-  "dtype", "size", "chunk", "shard", "compression", "sha256",
-}  # fmt: skip
 
 
 def _canonical(values: Any) -> bytes:
@@ -266,231 +283,149 @@ def _digest(values: Mapping[str, Any]) -> str:
   return hashlib.sha256(_canonical(values)).hexdigest()
 
 
-def _brief(value: Any) -> str:
-  text = str(value) if isinstance(value, Exception) else repr(value)
-  return text if len(text) <= 80 else text[:77] + "..."
+def _decoded(values: dict[str, Any], path: str) -> Manifest:
+  """Returns a manifest of values whose digest is right.
 
-
-class _Reader:
-  """Turns JSON values into a manifest, naming what does not fit."""
-
-  def __init__(self, path: str):
-    self.path = path
-
-  def fail(self, name: str, rule: Any, found: Any):
-    raise errors.StoreError(
-      f"`{name}` of {self.path} must be {rule}, got {_brief(found)}. {RESTORE}"
+  Raises:
+    ValueError: If a value is missing or of another type; the message names it.
+    StoreError: If a file is outside of the store.
+  """
+  decode, get = json_values.decode, values.get
+  schema = values["schema"]
+  files = decode(dict[str, FileEntry], get("files"), "files")
+  for name in files:
+    relative_names.check(name, path)
+  arrays = {}
+  for name, value in decode(
+    dict[str, dict[str, Any]], get("arrays"), "arrays"
+  ).items():
+    last = "crc32c" if schema == 1 else "num_bytes"
+    field, column = f"arrays.{name}", value.pop(last, None)
+    sha256 = decode(str, value.pop("sha256", None), f"{field}.sha256")
+    layout = decode(array_layout.ArrayLayout, value, field)
+    _check_layout(field, layout)
+    if schema > 1:
+      size = decode(int, column, f"{field}.num_bytes")
+      arrays[name] = ArrayEntry(layout, sha256, size)
+      continue
+    table = bytes.fromhex(decode(str, column, f"{field}.crc32c"))
+    _require(f"{field}.crc32c", len(table), 4 * layout.num_chunks)
+    size = sum(
+      entry.size
+      for file, entry in files.items()
+      if file.startswith(f"{name}/c/")
     )
+    crcs = np.frombuffer(table, ">u4").astype(np.uint32)
+    arrays[name] = ArrayEntry(layout, sha256, size, crcs)
+  tokenizer = decode(vocabulary.TokenizerInfo, get("tokenizer"), "tokenizer")
+  return Manifest(
+    num_documents=decode(int, get("num_documents"), "num_documents"),
+    num_tokens=decode(int, get("num_tokens"), "num_tokens"),
+    num_empty_skipped=decode(
+      int, get("num_empty_skipped"), "num_empty_skipped"
+    ),
+    tokenizer=tokenizer,
+    arrays=arrays,
+    files=files,
+    prepared=decode(dict[str, Any], get("prepared"), "prepared"),
+    levels=decode(tuple[float, ...], get("levels", []), "levels"),
+    schema=schema,
+  )
 
-  def integer(self, name: str, value: Any, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-      self.fail(name, f"an integer in {low} .. {high}", value)
-    return value
 
-  def choice(self, name: str, value: Any, choices) -> str:
-    if not isinstance(value, str) or value not in choices:
-      self.fail(name, f"one of {', '.join(choices)}", value)
-    return value
+def _check_layout(name: str, layout: array_layout.ArrayLayout) -> None:
+  """Raises ValueError where an array cannot be cut as it is said to be."""
+  if (
+    layout.dtype not in array_layout.DTYPES
+    or layout.compression not in array_layout.COMPRESSIONS
+    or not 0 <= layout.size <= _MAX_SIZE
+    or not 1 <= layout.chunk <= _MAX_CHUNK
+    or not layout.chunk <= layout.shard <= layout.chunk * _MAX_CHUNKS_PER_SHARD
+    or layout.shard % layout.chunk
+  ):
+    raise ValueError(f"`{name}` of {layout}")
 
-  def sha256(self, name: str, value: Any) -> str:
-    if (
-      not isinstance(value, str)
-      or len(value) != 64
-      or not set(value) <= set("0123456789abcdef")
-    ):
-      self.fail(name, "a SHA-256 of 64 hex digits", value)
-    return value
 
-  def fields(self, name: str, value: Any, fields) -> dict[str, Any]:
-    if not isinstance(value, dict) or set(value) != set(fields):
-      found = sorted(value) if isinstance(value, dict) else value
-      self.fail(name, f"an object of {', '.join(sorted(fields))}", found)
-    return value
-
-  def manifest(self, values: dict[str, Any]) -> Manifest:
-    schema = values["schema"]
-    fields = _FIELDS if schema == 1 else _FIELDS | {"levels"}
-    self.fields("the manifest", values, fields)
-    if not isinstance(values["prepared"], dict):
-      self.fail("prepared", "an object", values["prepared"])
-    self.sha256("hash", values["hash"])
-    found = values["arrays"]
-    names = list(ARRAYS)
-    if isinstance(found, dict):
-      known = OPTIONAL_ARRAYS[:1] if schema == 1 else OPTIONAL_ARRAYS
-      names += [n for group in known if set(group) & set(found) for n in group]
-    found = self.fields("arrays", found, names)
-    files = self.files(values["files"])
-    manifest = Manifest(
-      **{
-        name: self.integer(name, values[name], 0, _MAX_SIZE)
-        for name in ("num_documents", "num_tokens", "num_empty_skipped")
-      },
-      tokenizer=self.tokenizer(values["tokenizer"]),
-      arrays={name: self.array(name, found[name], files) for name in names},
-      files=files,
-      prepared=values["prepared"],
-      levels=self.levels(values.get("levels", [])),
-      schema=schema,
-    )
-    self.consistent(manifest, values)
-    return manifest
-
-  def levels(self, value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list) or not all(
-      type(own) is float and 0 <= own < math.inf for own in value
-    ):
-      self.fail("levels", "weights of 0 or more", value)
-    if value and (
-      tuple(value[:2]) != FIRST_LEVELS
-      or not 2 <= len(value) == len(set(value)) <= MAX_LEVELS
-    ):
-      self.fail("levels", f"{FIRST_LEVELS} and other weights, each once", value)
-    return tuple(value)
-
-  def tokenizer(self, value: Any) -> vocabulary.TokenizerInfo:
-    names = [
-      field.name for field in dataclasses.fields(vocabulary.TokenizerInfo)
-    ]
-    value = self.fields("tokenizer", value, names)
-    self.choice("tokenizer.kind", value["kind"], vocabulary.TOKENIZER_FILES)
-    self.sha256("tokenizer.sha256", value["sha256"])
-    size = value["vocab_size"]
-    self.integer("tokenizer.vocab_size", size, 1, vocabulary.MAX_VOCAB_SIZE)
-    for name in ("pad_id", "eos_id", "bos_id"):
-      if value[name] is not None:
-        self.integer(f"tokenizer.{name}", value[name], 0, size - 1)
-    for name in ("adds_bos", "adds_eos"):
-      if type(value[name]) is not bool:
-        self.fail(f"tokenizer.{name}", "true or false", value[name])
-    return vocabulary.TokenizerInfo(**value)
-
-  def array(
-    self, name: str, value: Any, files: Mapping[str, FileEntry]
-  ) -> ArrayEntry:
-    own = f"arrays.{name}"
-    if not isinstance(value, dict) or "crc32c" not in value:
-      fields = {*_ARRAY_FIELDS, "num_bytes"}
-    else:
-      fields = {*_ARRAY_FIELDS, "crc32c"}
-    value = self.fields(own, value, fields)
-    self.choice(f"{own}.dtype", value["dtype"], array_layout.DTYPES)
-    self.choice(
-      f"{own}.compression", value["compression"], array_layout.COMPRESSIONS
-    )
-    self.integer(f"{own}.size", value["size"], 0, _MAX_SIZE)
-    chunk = self.integer(f"{own}.chunk", value["chunk"], 1, _MAX_CHUNK)
-    shard = self.integer(f"{own}.shard", value["shard"], 1, _MAX_SIZE)
-    if shard % chunk or shard // chunk > _MAX_CHUNKS_PER_SHARD:
-      self.fail(f"{own}.shard", f"some chunks of {chunk}", shard)
-    self.sha256(f"{own}.sha256", value["sha256"])
-    shape = array_layout.ArrayLayout(
-      **{
-        field.name: value[field.name]
-        for field in dataclasses.fields(array_layout.ArrayLayout)
-      }
-    )
-    if "crc32c" in fields:
-      shards = [files.get(f"{name}/{file}") for file in shape.files()[1:]]
-      size = sum(entry.size for entry in shards if entry is not None)
-      crcs = self.crcs(f"{own}.crc32c", value["crc32c"], shape.num_chunks)
-      return ArrayEntry(shape, value["sha256"], size, crcs)
-    size = self.integer(f"{own}.num_bytes", value["num_bytes"], 0, _MAX_SIZE)
-    if shape.compression == "none" and size != shape.uncompressed_bytes:
-      self.fail(f"{own}.num_bytes", shape.uncompressed_bytes, size)
-    return ArrayEntry(shape, value["sha256"], size)
-
-  def crcs(self, name: str, table: Any, num_chunks: int) -> np.ndarray:
-    digits = 8 * num_chunks
-    # The length is compared first: nothing is allocated by a claimed size.
-    if not isinstance(table, str) or len(table) != digits:
-      self.fail(name, f"{digits} hex digits", table)
-    try:
-      crcs = np.frombuffer(bytes.fromhex(table), ">u4").astype(np.uint32)
-    except ValueError:
-      self.fail(name, f"{digits} hex digits", table)
-    if len(crcs) != num_chunks:
-      self.fail(name, f"{digits} hex digits", table)
-    return crcs
-
-  def files(self, value: Any) -> dict[str, FileEntry]:
-    if not isinstance(value, dict):
-      self.fail("files", "an object", value)
-    found = {}
-    for name, entry in value.items():
-      relative_names.check(name, self.path)
-      entry = self.fields(f"files.{name}", entry, ("size", "sha256"))
-      found[name] = FileEntry(
-        self.integer(f"files.{name}.size", entry["size"], 0, _MAX_SIZE),
-        self.sha256(f"files.{name}.sha256", entry["sha256"]),
+def _check(manifest: Manifest, values: dict[str, Any], data: bytes) -> None:
+  """Raises ValueError where the parts of a manifest contradict each other."""
+  info, arrays = manifest.tokenizer, manifest.arrays
+  if info.kind not in vocabulary.TOKENIZER_FILES:
+    raise ValueError(f"`tokenizer.kind` {info.kind!r}")
+  has = [not set(group).isdisjoint(arrays) for group in OPTIONAL_ARRAYS]
+  _require_names("arrays", arrays, array_names(*has))
+  if has[1] != are_levels(manifest.levels) or has[1] != bool(manifest.levels):
+    raise ValueError(f"`levels` {manifest.levels}")
+  sizes = {"tokens": manifest.num_tokens}
+  sizes |= dict.fromkeys(OFFSETS, manifest.num_documents + 1)
+  sizes["document_weights"] = manifest.num_documents
+  if has[1]:
+    runs = arrays["label_starts"].layout.size
+    if not min(1, manifest.num_tokens) <= runs <= manifest.num_tokens:
+      raise ValueError(f"`arrays.label_starts.size` {runs}")
+    sizes |= {"label_levels": runs, "label_sums": runs + 1}
+  dtypes = {**DTYPES, "tokens": token_dtype(info.vocab_size)}
+  for name, entry in arrays.items():
+    layout = entry.layout
+    _require(f"arrays.{name}.dtype", layout.dtype, dtypes[name])
+    _require(f"arrays.{name}.size", layout.size, sizes.get(name, layout.size))
+    if layout.compression == "none":
+      _require(
+        f"arrays.{name}.num_bytes", entry.num_bytes, layout.uncompressed_bytes
       )
-    return found
+  _check_files(manifest)
+  # What is derived from other values, and that there are no further ones.
+  _require("hash", values.get("hash"), manifest.hash)
+  if manifest.schema == SCHEMA and serialize(manifest) != data:
+    raise ValueError("other fields, `vocab_size` or `token_dtype`")
 
-  def consistent(self, manifest: Manifest, values: dict[str, Any]) -> None:
-    """Checks that the parts of a manifest agree."""
-    sizes = {name: entry.layout for name, entry in manifest.arrays.items()}
-    offsets = manifest.num_documents + 1
-    wanted = {
-      "vocab_size": (values["vocab_size"], manifest.tokenizer.vocab_size),
-      "token_dtype": (
-        values["token_dtype"],
-        token_dtype(manifest.tokenizer.vocab_size),
-      ),
-      "arrays.tokens.dtype": (sizes["tokens"].dtype, values["token_dtype"]),
-      "arrays.tokens.size": (sizes["tokens"].size, manifest.num_tokens),
-    }
-    sizes_of = dict.fromkeys(OFFSETS, offsets)
-    if "label_starts" in sizes:
-      runs = sizes["label_starts"].size
-      most = manifest.num_tokens
-      self.integer("arrays.label_starts.size", runs, min(1, most), most)
-      sizes_of |= {"label_levels": runs, "label_sums": runs + 1}
-    if "document_weights" in sizes:
-      sizes_of["document_weights"] = manifest.num_documents
-    for name, shape in sizes.items():
-      if name in DTYPES:
-        wanted[f"arrays.{name}.dtype"] = (shape.dtype, DTYPES[name])
-      if name in sizes_of:
-        wanted[f"arrays.{name}.size"] = (shape.size, sizes_of[name])
-    for name, entry in manifest.arrays.items():
-      in_manifest = entry.crc32c is not None
-      wanted[f"arrays.{name}.crc32c"] = (in_manifest, manifest.schema == 1)
-    for name, (found, expected) in wanted.items():
-      if found != expected:
-        self.fail(name, expected, found)
-    if ("label_starts" in sizes) != bool(manifest.levels):
-      self.fail("levels", "those of the arrays of labels", manifest.levels)
-    listed = self.listed(manifest, len(manifest.files))
-    for name, size in listed.items():
-      if name not in manifest.files:
-        self.fail("files", f"one that lists {name}", sorted(manifest.files))
-      found = manifest.files[name].size
-      if size not in (None, found):
-        self.fail(f"files.{name}.size", size, found)
-    if len(manifest.files) != len(listed):
-      self.fail("files", f"{len(listed)} files", len(manifest.files))
-    file = manifest.tokenizer_file
-    if file is not None:
-      found = manifest.files[file].sha256
-      if found != manifest.tokenizer.sha256:
-        self.fail(f"files.{file}", manifest.tokenizer.sha256, found)
 
-  def listed(self, manifest: Manifest, most: int) -> dict[str, int | None]:
-    """Returns the files that must be listed, and their sizes where known."""
-    layouts = {name: entry.layout for name, entry in manifest.arrays.items()}
-    names: dict[str, int | None] = {}
-    if manifest.tokenizer_file is not None:
-      names[manifest.tokenizer_file] = None
-    # Counted first: no list is made by a claimed size.
-    count = len(names)
-    for shape in layouts.values():
-      tables = -(-shape.num_chunks // chunk_tables.CHUNKS)
-      count += shape.num_shards + 1 if manifest.schema == 1 else tables
-    if count != most:
-      self.fail("files", f"{count} files", most)
-    for name, shape in layouts.items():
-      if manifest.schema == 1:
-        names |= dict.fromkeys(f"{name}/{file}" for file in shape.files())
-      else:
-        names |= chunk_tables.files(name, shape)
-    return names
+def _check_files(manifest: Manifest) -> None:
+  """Raises ValueError where other files are listed than a store has."""
+  files = manifest.files
+  # Counted first: no list is made by a claimed size.
+  layouts = {name: entry.layout for name, entry in manifest.arrays.items()}
+  count = sum(
+    layout.num_shards + 1
+    if manifest.schema == 1
+    else -(-layout.num_chunks // chunk_tables.CHUNKS)
+    for layout in layouts.values()
+  )
+  count += manifest.tokenizer_file is not None
+  _require("files", len(files), count)
+  sizes: dict[str, int | None] = {}
+  for name, layout in layouts.items():
+    if manifest.schema == 1:
+      sizes |= dict.fromkeys(f"{name}/{file}" for file in layout.files())
+    else:
+      sizes |= chunk_tables.files(name, layout)
+  if manifest.tokenizer_file is not None:
+    sizes[manifest.tokenizer_file] = None
+  _require_names("files", files, sizes)
+  for name, size in sizes.items():
+    if size is not None:
+      _require(f"files.{name}.size", files[name].size, size)
+  if manifest.tokenizer_file is not None:
+    _require(
+      f"files.{manifest.tokenizer_file}.sha256",
+      files[manifest.tokenizer_file].sha256,
+      manifest.tokenizer.sha256,
+    )
+
+
+def _require(name: str, value: Any, expected: Any) -> None:
+  if value != expected:
+    raise ValueError(
+      f"`{name}` must be {relative_names.brief(expected)}, got"
+      f" {relative_names.brief(value)}"
+    )
+
+
+def _require_names(
+  name: str, names: Iterable[str], expected: Iterable[str]
+) -> None:
+  differing = sorted(set(names) ^ set(expected))
+  if differing:
+    raise ValueError(
+      f"`{name}` must list what the store has, got other"
+      f" {relative_names.brief(differing)}"
+    )

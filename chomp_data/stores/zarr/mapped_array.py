@@ -16,7 +16,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.index import ragged
 from chomp_data.kernels import compiled
-from chomp_data.stores import file_maps
+from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -42,8 +42,6 @@ READ_AHEAD_BYTES = 256 * 2**20
 
 class MappedArray(stored_array.StoredArray):
   """An uncompressed array of local files."""
-
-  is_mapped = True
 
   def __init__(
     self,
@@ -253,7 +251,9 @@ class MappedArray(stored_array.StoredArray):
           end : end + array_layout.CRC_BYTES // self._word.itemsize
         ]
         values = self.verify(chunk, data)
-        expected = array_layout.crc_bytes(self.table.crc32c(chunk) or 0)
+        self.counters.chunks_fetched += 1
+        self.counters.bytes_fetched += data.nbytes
+        expected = array_layout.crc_bytes(self.table.crc32c(chunk))
         if stored.tobytes() != expected:
           raise self.damaged(
             shard,

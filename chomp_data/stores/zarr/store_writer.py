@@ -10,25 +10,26 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import hashlib
 import itertools
-import math
 import numbers
 import os
 import pathlib
-import shutil
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import opening
+from chomp_data.storage import publish
 from chomp_data.stores import labels
-from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import chunk_tables
+from chomp_data.stores.zarr import document_arrays
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_store
 
@@ -112,14 +113,9 @@ class StoreWriter:
     self._tokenizer = tokenizer_info
     self._tokenizer_file = tokenizer_file
     self._staging.mkdir(parents=True)
-    names: list[str] = list(manifest_lib.ARRAYS)
-    for wanted, own in zip(
-      (has_meta, levels is not None, has_weights),
-      manifest_lib.OPTIONAL_ARRAYS,
-      strict=True,
-    ):
-      names += own if wanted else ()
+    names = manifest_lib.array_names(has_meta, levels is not None, has_weights)
     dtypes = {**manifest_lib.DTYPES, "tokens": self.token_dtype.name}
+    self._documents = document_arrays.DocumentArrays(names, self.token_dtype)
     self._arrays = {
       name: array_writer.ArrayWriter(
         self._staging / name,
@@ -132,10 +128,6 @@ class StoreWriter:
     for name, array in self._arrays.items():
       if name in manifest_lib.OFFSETS:
         array.append(np.zeros(1, np.int64))
-    # Of the last run of a level, where there are labels.
-    self._last_level = -1
-    self._num_trained = 0
-    self._num_documents = 0
 
   @property
   def token_dtype(self) -> np.dtype:
@@ -198,8 +190,12 @@ class StoreWriter:
         f"`meta` must be {wanted} strings, one for each document where the"
         f" store keeps them, got {meta and len(meta)}. Give one for each."
       )
+    runs = None
     if self._levels:
-      label_levels = self._checked_labels(label_levels, len(tokens))
+      token_levels = self._checked_labels(label_levels, len(tokens))
+      is_first = np.append(True, token_levels[1:] != token_levels[:-1])
+      starts = np.flatnonzero(is_first[: len(tokens)])
+      runs = starts, token_levels[starts]
     elif label_levels is not None:
       raise errors.StoreError(
         "`label_levels` must not be given to a store without `levels`. Give"
@@ -207,18 +203,9 @@ class StoreWriter:
       )
     if "document_weights" in self._arrays or weights is not None:
       weights = self._checked_weights(weights, len(ids))
-    encoded = [_encoded(name, "id") for name in ids]
-    values = [_encoded(value, "meta") for value in meta or ()]
-    self._append_offsets("offsets", lengths)
-    self._append_texts("id", encoded)
-    if meta is not None:
-      self._append_texts("meta", values)
-    if label_levels is not None:
-      self._append_labels(label_levels)
-    if weights is not None:
-      self._arrays["document_weights"].append(weights)
-    self._arrays["tokens"].append(tokens)
-    self._num_documents += len(ids)
+    added = self._documents.add(tokens, lengths, ids, meta, runs, weights)
+    for name, values in added.items():
+      self._arrays[name].append(values)
 
   def finish(
     self,
@@ -226,7 +213,7 @@ class StoreWriter:
     num_empty_skipped: int = 0,
     prepared: Mapping[str, Any] | None = None,
   ) -> manifest_lib.Manifest:
-    """Writes what is left, and the manifest; all of it is then on disk.
+    """Writes what is left, and the manifest.
 
     Args:
       num_empty_skipped: Documents of the input left out because empty.
@@ -236,13 +223,14 @@ class StoreWriter:
       The manifest of the complete staging directory.
     """
     if self._levels:
-      self._arrays["label_sums"].append(np.asarray([self._num_trained]))
+      num_trained = np.asarray([self._documents.num_trained], np.int64)
+      self._arrays["label_sums"].append(num_trained)
     return finish_store(
       self._staging,
       {name: array.finish() for name, array in self._arrays.items()},
       self._tokenizer,
       self._tokenizer_file,
-      num_documents=self._num_documents,
+      num_documents=self._documents.num_documents,
       num_empty_skipped=num_empty_skipped,
       prepared=prepared or {},
       levels=self._levels,
@@ -252,10 +240,10 @@ class StoreWriter:
     self, levels: np.ndarray | None, count: int
   ) -> np.ndarray:
     if levels is None or levels.dtype != np.uint8 or levels.shape != (count,):
-      found = "none" if levels is None else f"{levels.dtype}{[*levels.shape]}"
+      got = "none" if levels is None else f"{levels.dtype}{[*levels.shape]}"
       raise errors.StoreError(
         f"`label_levels` must be uint8[{count}], a level for each token, got"
-        f" {found}. Give one for each."
+        f" {got}. Give one for each."
       )
     if count and int(levels.max()) >= len(self._levels):
       raise errors.StoreError(
@@ -267,49 +255,24 @@ class StoreWriter:
   def _checked_weights(
     self, weights: np.ndarray | None, count: int
   ) -> np.ndarray:
-    wanted = count if "document_weights" in self._arrays else None
-    found = None if weights is None else np.asarray(weights, np.float32)
-    if (None if found is None else found.shape) != (
-      None if wanted is None else (wanted,)
-    ):
+    has_weights = "document_weights" in self._arrays
+    checked = None if weights is None else np.asarray(weights, np.float32)
+    shape = None if checked is None else checked.shape
+    if checked is None or shape != ((count,) if has_weights else None):
       raise errors.StoreError(
-        f"`weights` must be {wanted} numbers, one for each document where the"
-        f" store keeps them, got {weights}. Give one for each."
+        f"`weights` must be {count if has_weights else None} numbers, one for"
+        f" each document where the store keeps them, got {weights}. Give one"
+        " for each."
       )
-    assert found is not None
-    if not (np.isfinite(found) & (found >= 0)).all():
+    if not (np.isfinite(checked) & (checked >= 0)).all():
       raise errors.StoreError(
         f"`weights` must be finite and 0 or more, got {weights}. Correct them."
       )
-    # Not -0.0, which is the same and other bytes.
-    return found + np.float32(0)
-
-  def _append_labels(self, levels: np.ndarray) -> None:
-    """Appends runs of tokens of one level."""
-    trained = np.asarray(self._levels) > 0
-    before = np.concatenate([[0], np.cumsum(trained[levels])])
-    first = np.flatnonzero(levels != np.append(self._last_level, levels[:-1]))
-    num_tokens = self._arrays["tokens"].size
-    self._arrays["label_starts"].append(num_tokens + first)
-    self._arrays["label_levels"].append(levels[first])
-    self._arrays["label_sums"].append(self._num_trained + before[first])
-    self._num_trained += int(before[-1])
-    if len(levels):
-      self._last_level = int(levels[-1])
-
-  def _append_texts(self, name: str, texts: Sequence[bytes]) -> None:
-    lengths = np.asarray([len(text) for text in texts], np.int64)
-    self._append_offsets(f"{name}_offsets", lengths)
-    joined = np.frombuffer(b"".join(texts), np.uint8)
-    self._arrays[f"{name}_bytes"].append(joined)
-
-  def _append_offsets(self, name: str, lengths: np.ndarray) -> None:
-    array = self._arrays[name]
-    array.append(array.last_value + np.cumsum(lengths))
+    return checked
 
 
 def finish_store(
-  staging: pathlib.Path,
+  staging: str | os.PathLike[str],
   arrays: Mapping[str, array_writer.Finished],
   tokenizer: vocabulary.TokenizerInfo,
   tokenizer_file: bytes | None,
@@ -319,11 +282,11 @@ def finish_store(
   prepared: Mapping[str, Any],
   levels: tuple[float, ...],
 ) -> manifest_lib.Manifest:
-  """Writes all that is not in shard files; all of it is then on disk.
+  """Writes all that is not in shard files, the manifest last.
 
   Args:
-    staging: Where the shard files of all arrays are.
-    arrays: By name.
+    staging: The directory of the store.
+    arrays: By name, what their shard files hold.
     tokenizer: The tokenizer of the tokens.
     tokenizer_file: Its file, for the kinds that have one.
     num_documents: See `manifest.Manifest`.
@@ -334,34 +297,35 @@ def finish_store(
   Returns:
     The manifest, written last.
   """
-  small = {}
+  # Put on disk when the store is published.
+  directory = opening.open_storage(staging, durable=False)
+  listed = {}
   for name, array in arrays.items():
-    metadata = array.layout.zarr_json()
-    array_writer.write_file(staging / name / "zarr.json", metadata)
-    small |= chunk_tables.encode(
+    directory.put(f"{name}/zarr.json", array.layout.zarr_json())
+    listed |= chunk_tables.encode(
       name, array.layout, array.crc32c, array.stored_bytes
     )
   if tokenizer_file is not None:
-    small[str(vocabulary.TOKENIZER_FILES[tokenizer.kind])] = tokenizer_file
+    listed[str(vocabulary.TOKENIZER_FILES[tokenizer.kind])] = tokenizer_file
   manifest = manifest_lib.Manifest(
     num_documents=num_documents,
     num_tokens=arrays["tokens"].layout.size,
     num_empty_skipped=num_empty_skipped,
     tokenizer=tokenizer,
     arrays={
-      name: manifest_lib.ArrayEntry(own.layout, own.sha256, own.num_bytes)
-      for name, own in arrays.items()
+      name: manifest_lib.ArrayEntry(array.layout, array.sha256, array.num_bytes)
+      for name, array in arrays.items()
     },
     files={
-      file: array_writer.write_file(staging / file, data)
-      for file, data in small.items()
+      name: manifest_lib.FileEntry(len(data), hashlib.sha256(data).hexdigest())
+      for name, data in listed.items()
     },
     prepared=prepared,
     levels=levels,
   )
-  array_writer.write_file(
-    staging / manifest_lib.FILE, manifest_lib.serialize(manifest)
-  )
+  for name, data in listed.items():
+    directory.put(name, data)
+  directory.put(manifest_lib.FILE, manifest_lib.serialize(manifest))
   return manifest
 
 
@@ -421,30 +385,25 @@ def write_store(
       documents and tokenizer do not fit.
   """
   publish.check_local(path)
-  destination = pathlib.Path(path)
-  check_destination(destination, overwrite)
-  with publish.lock(destination):
-    staging = publish.beside(destination, ".writing")
-    shutil.rmtree(staging, ignore_errors=True)
-    try:
-      with StoreWriter(
-        staging,
-        tokenizer_info,
-        tokenizer_file=tokenizer_file,
-        compression=compression,
-        chunk=chunk,
-        chunks_per_shard=chunks_per_shard,
-        has_meta=meta is not None,
-        levels=levels,
-        has_weights=weights is not None,
-      ) as writer:
-        _append_all(writer, documents, ids, meta, label_levels, weights)
-        writer.finish(prepared=prepared)
-      # Again: something may have come there in the meantime.
-      check_destination(destination, overwrite)
-      publish.publish(staging, destination)
-    finally:
-      shutil.rmtree(staging, ignore_errors=True)
+  with (
+    publish.new_directory(
+      pathlib.Path(path),
+      functools.partial(check_destination, pathlib.Path(path), overwrite),
+    ) as staging,
+    StoreWriter(
+      staging,
+      tokenizer_info,
+      tokenizer_file=tokenizer_file,
+      compression=compression,
+      chunk=chunk,
+      chunks_per_shard=chunks_per_shard,
+      has_meta=meta is not None,
+      levels=levels,
+      has_weights=weights is not None,
+    ) as writer,
+  ):
+    _append_all(writer, documents, ids, meta, label_levels, weights)
+    writer.finish(prepared=prepared)
   return zarr_store.open_zarr(path)
 
 
@@ -466,25 +425,28 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
       f"{path} must be a directory or not exist, got a file. Choose another"
       " output."
     )
-  entries = set(os.listdir(path))
-  known = {
-    *manifest_lib.ARRAYS,
-    *(name for group in manifest_lib.OPTIONAL_ARRAYS for name in group),
-    chunk_tables.FOLDER,
-    manifest_lib.FILE,
-    *filter(None, vocabulary.TOKENIZER_FILES.values()),
-  }
-  if entries and (manifest_lib.FILE not in entries or entries - known):
-    other = sorted(entries - known) or sorted(entries)
+  entries = sorted(os.listdir(path))
+  others = [name for name in entries if not is_of_store(name)]
+  if entries and (manifest_lib.FILE not in entries or others):
     raise errors.StoreError(
       f"{path} must be empty, a store, or not exist, got a directory that"
-      f" holds {other[0]!r}. Choose another output, or empty it."
+      f" holds {(others or entries)[0]!r}. Choose another output, or empty it."
     )
   if entries and not overwrite:
     raise errors.StoreError(
       f"{path} must not exist, got a store there. Choose another output, or"
       " overwrite it (overwrite=True, --overwrite)."
     )
+
+
+def is_of_store(name: str) -> bool:
+  """Returns whether a store may have a file of a name."""
+  return name.partition("/")[0] in {
+    *manifest_lib.array_names(True, True, True),
+    *filter(None, vocabulary.TOKENIZER_FILES.values()),
+    chunk_tables.FOLDER,
+    manifest_lib.FILE,
+  }
 
 
 def _append_all(
@@ -495,28 +457,30 @@ def _append_all(
   label_levels: Iterable[np.ndarray | Sequence[int]] | None,
   weights: Iterable[float] | None,
 ) -> None:
-  given = {
+  columns = {
     "ids": map(str, itertools.count()) if ids is None else ids,
     "meta": meta,
     "label_levels": label_levels,
     "weights": weights,
   }
-  beside = {name: iter(own) for name, own in given.items() if own is not None}
+  beside = {
+    name: iter(column) for name, column in columns.items() if column is not None
+  }
   number = 0
   for number, document in enumerate(documents, 1):
     tokens = np.asarray(document)
     if not tokens.size:
       # NumPy takes an empty list for floats.
       tokens = np.empty(0, np.int64)
-    own = {name: _next(values, name, number) for name, values in beside.items()}
-    levels = own.get("label_levels")
+    row = {name: _next(values, name, number) for name, values in beside.items()}
+    levels = row.get("label_levels")
     writer.append(
       tokens,
       np.asarray([tokens.size]),
-      [own["ids"]],
-      [own["meta"]] if "meta" in own else None,
+      [row["ids"]],
+      [row["meta"]] if "meta" in row else None,
       None if levels is None else np.asarray(levels, np.uint8),
-      np.asarray([own["weights"]]) if "weights" in own else None,
+      np.asarray([row["weights"]]) if "weights" in row else None,
     )
   if ids is None:
     del beside["ids"]
@@ -538,32 +502,18 @@ def _next(values: Iterator[Any], field: str, number: int) -> Any:
   return value
 
 
-def _encoded(text: str, what: str) -> bytes:
-  try:
-    return text.encode()
-  except (AttributeError, UnicodeEncodeError):
-    raise errors.StoreError(
-      f"a document {what} must be a string of valid Unicode, got {text!r}. Give"
-      f" another {what}."
-    ) from None
-
-
 def _checked_levels(levels: Sequence[float] | None) -> tuple[float, ...]:
   if levels is None:
     return ()
   # As they are read, and not -0.0, which is the same and other bytes.
-  found = tuple(labels.weight(own) for own in levels)
-  first, most = manifest_lib.FIRST_LEVELS, manifest_lib.MAX_LEVELS
-  if (
-    found[:2] != first
-    or not all(0 <= own < math.inf for own in found)
-    or not len(set(found)) == len(found) <= most
-  ):
+  weights = tuple(labels.weight(weight) for weight in levels)
+  if not manifest_lib.are_levels(weights):
+    first, most = manifest_lib.FIRST_LEVELS, manifest_lib.MAX_LEVELS
     raise errors.StoreError(
       f"`levels` must be {', '.join(map(str, first))} and other weights of 0 or"
-      f" more, {most} at most, each once, got {found}. Correct them."
+      f" more, {most} at most, each once, got {weights}. Correct them."
     )
-  return found
+  return weights
 
 
 def _check_tokenizer(
@@ -585,8 +535,8 @@ def _check_tokenizer(
         f"`{name}` must be below the vocabulary size {info.vocab_size}, got"
         f" {value}"
       )
-  kept = vocabulary.TOKENIZER_FILES.get(info.kind)
-  if (file is not None) != (kept is not None):
+  file_name = vocabulary.TOKENIZER_FILES.get(info.kind)
+  if (file is not None) != (file_name is not None):
     problems.append(
       "`tokenizer_file` must be given for a kind that has one and no other, got"
       f" {'one' if file is not None else 'none'} for {info.kind!r}"

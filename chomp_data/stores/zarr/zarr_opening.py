@@ -8,6 +8,7 @@ token is read.
 
 from collections.abc import Iterator
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import hashlib
@@ -15,28 +16,32 @@ import itertools
 import os
 import pathlib
 import stat
-import threading
+from typing import Any
 import weakref
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.stores import disk_cache
+from chomp_data.storage import disk_cache
+from chomp_data.storage import opening
+from chomp_data.storage import publish
+from chomp_data.storage import storage
 from chomp_data.stores import labels as labels_lib
-from chomp_data.stores import places
-from chomp_data.stores import publish
+from chomp_data.stores import modification_guard
 from chomp_data.stores import span_reads
-from chomp_data.stores import unchanged
-from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
+from chomp_data.stores.zarr import chunked_array
 from chomp_data.stores.zarr import document_texts
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import mapped_array
 from chomp_data.stores.zarr import stored_array
 
-_HASH_BLOCK = 1 << 22
+# Stores of at most so many shard files are listed when they are opened. Of
+# larger ones each file is checked when it is first read: else every process
+# that opens one asks a shared file system for tens of thousands of files.
+_LISTED_FILES = 1_024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,64 +59,103 @@ class _Checked:
   manifest: manifest_lib.Manifest
   tables: dict[str, chunk_tables.ChunkTable]
   signature: tuple[int, ...]
-  offsets: weakref.WeakValueDictionary[str, mapped_array.MappedArray] = (
+  offsets: weakref.WeakValueDictionary[Any, stored_array.StoredArray] = (
     dataclasses.field(default_factory=weakref.WeakValueDictionary)
   )
 
 
 # Of the stores that this process holds, by path: a copy of one need not check
-# again what was checked. Those that are opened beside each other, by thread.
+# again what was checked. Those that are opened beside each other.
 _held: weakref.WeakValueDictionary[str, _Checked] = (
   weakref.WeakValueDictionary()
 )
-_beside = threading.local()
+_beside: contextvars.ContextVar[dict[str, _Checked] | None] = (
+  contextvars.ContextVar("_beside", default=None)
+)
+
+
+# Whether copies are made of stores that are open in this process.
+_copying: contextvars.ContextVar[bool] = contextvars.ContextVar(
+  "_copying", default=False
+)
+
+
+@contextlib.contextmanager
+def copying() -> Iterator[None]:
+  """Opens stores of buckets within without asking whether they are the same.
+
+  For copies, made at the moment, of stores that this process has open.
+  """
+  token = _copying.set(True)
+  try:
+    yield
+  finally:
+    _copying.reset(token)
 
 
 @contextlib.contextmanager
 def once() -> Iterator[None]:
   """Checks a store once that is opened several times within."""
-  outer = getattr(_beside, "found", None)
-  _beside.found = {} if outer is None else outer
+  checked = _beside.get()
+  token = _beside.set({} if checked is None else checked)
   try:
     yield
   finally:
-    _beside.found = outer
+    _beside.reset(token)
 
 
-def _checked(path: str, copies: bool) -> _Checked:
-  """Returns what a local store holds; checks its files.
+def _checked(files: storage.Storage, copies: bool) -> _Checked:
+  """Returns what a store holds; checks its files.
 
   Args:
-    path: The store's.
+    files: The store's. Of a bucket one small object is read, and nothing
+      listed: each object is checked as it is read.
     copies: Whether it was checked before, and is opened again.
   """
-  beside = getattr(_beside, "found", None)
-  known = _held.get(path) if copies else (beside or {}).get(path)
-  if known is not None and known.signature == _signature(path):
+  path, is_remote = files.path, files.directory is None
+  beside = _beside.get()
+  known = (beside or {}).get(path)
+  if copies and (not is_remote or _copying.get()):
+    known = _held.get(path)
+  signature = () if is_remote else _signature(path)
+  if known is not None and known.signature == signature:
     return known
-  signature = _signature(path)
-  manifest = _read_manifest(pathlib.Path(path))
-  _check_files(pathlib.Path(path), manifest)
-  found = _Checked(manifest, {}, signature)
-  _held[path] = found
+  manifest = _read_manifest(files)
+  if not is_remote:
+    _check_metadata(pathlib.Path(path), manifest)
+    num_shards = sum(
+      entry.layout.num_shards for entry in manifest.arrays.values()
+    )
+    if num_shards <= _LISTED_FILES:
+      check_files(pathlib.Path(path), manifest)
+  checked = _Checked(manifest, {}, signature)
+  _held[path] = checked
   if beside is not None:
-    beside[path] = found
-  return found
+    beside[path] = checked
+  return checked
 
 
 def _signature(path: str) -> tuple[int, ...]:
   """Returns what changes where a manifest is written again."""
   # Where it is not there, whoever reads it says why.
-  return unchanged.stamp(os.path.join(path, manifest_lib.FILE)) or ()
+  return modification_guard.stamp(os.path.join(path, manifest_lib.FILE)) or ()
 
 
 def _is_of(identity: str, manifest: pathlib.Path) -> bool:
   """Whether a manifest is of the store of a hash."""
-  return _read_manifest(manifest.parent).hash == identity
+  return _read_manifest(opening.open_storage(manifest.parent)).hash == identity
 
 
 class OpenedZarr:
-  """What a process holds of an opened store; see `base.Opened`."""
+  """The manifest and the readers of the arrays of a store.
+
+  Attributes:
+    files: Its files.
+    path: Its directory or URL.
+    is_remote: Whether it is in a bucket.
+    guard: Of a directory, the manifest that must stay as it is.
+    manifest: Its manifest.
+  """
 
   def __init__(
     self,
@@ -120,7 +164,7 @@ class OpenedZarr:
     disk: disk_cache.DiskCache | None = None,
     copies: bool = False,
   ):
-    """Reads the manifest and looks at the files.
+    """Reads the manifest and looks at the files, where they are few.
 
     Args:
       path: The store's, or its URL.
@@ -128,86 +172,44 @@ class OpenedZarr:
       disk: Where chunks of buckets are kept, too.
       copies: Whether this process opened it before.
     """
-    self.path: str = os.fspath(path)
+    self.files: storage.Storage = opening.open_storage(path)
+    self.path: str = self.files.path
+    self.is_remote: bool = self.files.directory is None
     self._disk = disk
     self._cache_bytes = cache_bytes
-    # Of an object store one small object is read, and nothing listed: each
-    # object is checked as it is read.
-    self._place: places.Place | None = None
-    self._tables: dict[str, chunk_tables.ChunkTable] = {}
-    if places.is_url(self.path):
-      self._place = places.at(self.path)
-      self.path = self._place.path
-      self.manifest: manifest_lib.Manifest = _manifest_of(self._place)
-    else:
-      # Held, so that the next one finds it.
-      self._checked = _checked(self.path, copies)
-      self.manifest, self._tables = self._checked.manifest, self._checked.tables
-      own = os.path.join(self.path, manifest_lib.FILE)
-      self.unchanged: unchanged.Unchanged = unchanged.Unchanged(
-        {own: self._checked.signature},
-        functools.partial(_is_of, self.manifest.hash),
+    # Held, so that the next one finds it.
+    self._checked = _checked(self.files, copies)
+    self.guard: modification_guard.ModificationGuard | None = None
+    if not self.is_remote:
+      self.guard = modification_guard.ModificationGuard(
+        {self.files.url(manifest_lib.FILE): self._checked.signature},
+        functools.partial(_is_of, self._checked.manifest.hash),
       )
-    self.hash: str = self.manifest.hash
-    self.tokenizer_info: vocabulary.TokenizerInfo = self.manifest.tokenizer
-    self.num_documents: int = self.manifest.num_documents
-    self.num_tokens: int = self.manifest.num_tokens
-    self.token_dtype: np.dtype = self.manifest.token_dtype
-    self._arrays: dict[str, stored_array.StoredArray] = {}
-    self._texts: dict[str, document_texts.TextArray] = {}
+    self.manifest: manifest_lib.Manifest = self._checked.manifest
 
-  @property
-  def tokens(self) -> stored_array.StoredArray:
-    return self._kept("tokens")
-
-  @property
-  def offsets(self) -> stored_array.StoredArray:
-    return self._kept("offsets")
-
-  @property
-  def weights(self) -> stored_array.StoredArray:
-    """Of documents, where the store has some."""
-    return self._kept("document_weights")
-
-  @functools.cached_property
-  def levels(self) -> np.ndarray:
-    """Weights of the levels of tokens, read-only."""
-    found = np.asarray(self.manifest.levels or labels_lib.LEVELS, np.float32)
-    found.flags.writeable = False
-    return found
-
-  @functools.cached_property
   def labels(self) -> labels_lib.LabelRuns:
-    """Which tokens are trained on, where the store says it."""
+    """Returns which tokens are trained on, where the store says it."""
+    levels = np.asarray(self.manifest.levels, np.float32)
+    levels.flags.writeable = False
     return labels_lib.LabelRuns(
-      starts=self._kept("label_starts"),
-      levels=self._kept("label_levels"),
-      sums=self._kept("label_sums"),
+      starts=self.array("label_starts"),
+      levels=self.array("label_levels"),
+      sums=self.array("label_sums"),
       num_runs=self.manifest.arrays["label_starts"].layout.size,
-      num_tokens=self.num_tokens,
-      weights=self.levels,
+      num_tokens=self.manifest.num_tokens,
+      weights=levels,
       path=str(self.path),
     )
 
-  def _kept(self, name: str) -> stored_array.StoredArray:
-    if name not in self._arrays:
-      self._arrays[name] = self.array(name)
-    return self._arrays[name]
-
-  def ids(self, documents: np.ndarray) -> list[str]:
-    """Returns the ids of documents."""
-    return self.texts("id").take(documents)
-
   def texts(self, name: str) -> document_texts.TextArray:
     """Returns a reader of one string a document: 'id' or 'meta'."""
-    if name not in self._texts:
-      self._texts[name] = document_texts.TextArray(
-        self.path,
-        name,
-        self.array(f"{name}_bytes"),
-        self.array(f"{name}_offsets"),
-      )
-    return self._texts[name]
+    return document_texts.TextArray(
+      self.path,
+      name,
+      self.manifest.num_documents,
+      self.array(f"{name}_bytes"),
+      self.array(f"{name}_offsets"),
+    )
 
   def array(self, name: str) -> stored_array.StoredArray:
     """Returns a reader of an array."""
@@ -216,41 +218,36 @@ class OpenedZarr:
     if name in manifest_lib.OFFSETS:
       of = manifest_lib.OFFSETS[name]
       check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
+    # Readers in this process share offsets, which are read without a plan.
+    key = name, self._disk and self._disk.directory
+    array = self._checked.offsets.get(key)
+    if array is not None:
+      return array
     counters = span_reads.Counters()
-    if isinstance(self._place, places.ObjectPlace):
-      from chomp_data.stores.zarr import remote_array
-
-      return remote_array.RemoteArray(
-        self._place,
+    if not self.is_remote and entry.layout.compression == "none":
+      path = self.files.url(name)
+      array = mapped_array.MappedArray(path, entry, table, counters, check)
+    else:
+      array = chunked_array.ChunkedArray(
+        self.files,
         name,
         entry,
         table,
         counters,
         check,
         self._cache_bytes,
-        None if self._disk is None else (self._disk, self.hash),
+        None if self._disk is None else (self._disk, self.manifest.hash),
       )
-    path = f"{self.path}/{name}"
-    if entry.layout.compression == "none":
-      beside = self._checked.offsets
-      known = beside.get(name)
-      if known is None:
-        known = mapped_array.MappedArray(path, entry, table, counters, check)
-        if name in manifest_lib.OFFSETS:
-          beside[name] = known
-      return known
-    # TensorStore takes 0.2 s to import, and most stores do without it.
-    from chomp_data.stores.zarr import cached_array
-
-    return cached_array.CachedArray(
-      path, entry, table, counters, check, self._cache_bytes
-    )
+    if name in manifest_lib.OFFSETS:
+      self._checked.offsets[key] = array
+    return array
 
   def table(self, name: str) -> chunk_tables.ChunkTable:
     """Returns what is known of an array's chunks."""
-    if name not in self._tables:
-      self._tables[name] = _chunk_table(self.path, self.manifest, name)
-    return self._tables[name]
+    tables = self._checked.tables
+    if name not in tables:
+      tables[name] = _chunk_table(self.files, self.manifest, name)
+    return tables[name]
 
   def _offsets_check(self, name: str, end: int) -> stored_array.ChunkCheck:
     # Not `self`: a cycle would keep the maps until the collector runs.
@@ -277,81 +274,81 @@ class OpenedZarr:
     return check
 
 
-def _closest_name(path: pathlib.Path) -> str:
-  """Returns ' Did you mean `x`?' of what is beside a path, or ''."""
+def _read_manifest(files: storage.Storage) -> manifest_lib.Manifest:
+  """Reads and parses a manifest.
+
+  Raises:
+    StoreError: If it is not there, or damaged.
+  """
+  parsed: list[manifest_lib.Manifest] = []
+
+  def parse(data: bytes) -> None:
+    parsed[:] = [manifest_lib.parse(data, files.url(manifest_lib.FILE))]
+
   try:
-    beside = [own.name for own in itertools.islice(path.parent.iterdir(), 1000)]
-  except OSError:
-    return ""
-  return schema.did_you_mean(path.name, set(beside) - {path.name})
+    files.get(manifest_lib.FILE, check=parse)
+  except FileNotFoundError:
+    raise _no_manifest(files) from None
+  return parsed[0]
 
 
-def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
-  file = path / manifest_lib.FILE
+def _no_manifest(files: storage.Storage) -> errors.StoreError:
+  """Returns the error where there is no manifest."""
+  path = files.directory
+  if path is None:
+    return errors.StoreError(
+      f"{files.path} must hold {manifest_lib.FILE}, which is written last, got"
+      " no such object. It is not a store, or an unfinished one: correct the"
+      " URL, run tools/prepare.py again, or say what else it is in a section"
+      " `megatron` or `levanter`."
+    )
   if not path.is_dir():
-    raise errors.StoreError(
+    return errors.StoreError(
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
       " chomp-prepare (tools/prepare.py), or correct the path."
       + _closest_name(path)
     )
-  try:
-    data = publish.read_file(file)
-  except FileNotFoundError:
-    if file.is_symlink():
-      raise errors.StoreError(
-        f"{file} must be readable, got a link to {os.readlink(file)}, which is"
-        f" not there. {manifest_lib.RESTORE}"
-      ) from None
-    raise errors.StoreError(
-      f"{path} must hold {manifest_lib.FILE}, which is written last, got"
-      f" {sorted(os.listdir(path))[:5]}. It is not a store, or an unfinished"
-      " one: run tools/prepare.py again."
-    ) from None
-  except OSError as error:
-    errors.check_open_files(error)
-    raise errors.StoreError(
-      f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
-    ) from error
-  return manifest_lib.parse(data, str(file))
-
-
-def _manifest_of(place: places.Place) -> manifest_lib.Manifest:
-  file = place.file(manifest_lib.FILE)
-  parsed: list[manifest_lib.Manifest] = []
-
-  def parse(data: bytes) -> None:
-    parsed[:] = [manifest_lib.parse(data, file)]
-
-  try:
-    place.read(manifest_lib.FILE, check=parse)
-  except FileNotFoundError:
-    raise errors.StoreError(
-      f"{place.path} must hold {manifest_lib.FILE}, which is written last, got"
-      " no such object. It is not a store, or an unfinished one: correct the"
-      " URL, run tools/prepare.py again, or say what else it is in a section"
-      " `megatron` or `levanter`."
-    ) from None
-  return parsed[0]
-
-
-def _chunk_table(
-  path: str | os.PathLike[str], manifest: manifest_lib.Manifest, name: str
-) -> chunk_tables.ChunkTable:
-  entry = manifest.arrays[name]
-  if entry.crc32c is not None:
-    return chunk_tables.KnownChunks(entry.crc32c, entry.layout)
-  return chunk_tables.ChunkTable(
-    name,
-    entry.layout,
-    lambda file: read_listed(f"{path}/{file}", manifest.files[file]),
+  file = path / manifest_lib.FILE
+  if file.is_symlink():
+    return errors.StoreError(
+      f"{file} must be readable, got a link to {os.readlink(file)}, which is"
+      f" not there. {manifest_lib.RESTORE}"
+    )
+  return errors.StoreError(
+    f"{path} must hold {manifest_lib.FILE}, which is written last, got"
+    f" {sorted(os.listdir(path))[:5]}. It is not a store, or an unfinished"
+    " one: run tools/prepare.py again."
   )
 
 
-def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
+def _closest_name(path: pathlib.Path) -> str:
+  """Returns ' Did you mean `x`?' of what is beside a path, or ''."""
+  try:
+    siblings = itertools.islice(path.parent.iterdir(), 1000)
+    names = {sibling.name for sibling in siblings}
+  except OSError:
+    return ""
+  return schema.did_you_mean(path.name, names - {path.name})
+
+
+def _chunk_table(
+  files: storage.Storage, manifest: manifest_lib.Manifest, name: str
+) -> chunk_tables.ChunkTable:
+  entry = manifest.arrays[name]
+  if entry.crc32c is not None:
+    return chunk_tables.ManifestTable(entry.crc32c, entry.layout)
+  return chunk_tables.ChunkTable(
+    name,
+    entry.layout,
+    lambda file: read_listed(files, file, manifest.files[file]),
+  )
+
+
+def check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
   """Checks that the files of a store, and no others, are there in full."""
   missing = file_sizes(manifest)
-  found: dict[str, int] = {}
+  sizes: dict[str, int] = {}
   # Not `pathlib`: to make its paths takes longer than to look.
   root = os.fspath(path)
   for folder, folders, names in os.walk(root):
@@ -383,26 +380,40 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
           f"{file} must be of {wanted} bytes, got {status.st_size}."
           f" {manifest_lib.RESTORE}"
         )
-      found[relative] = status.st_size
+      sizes[relative] = status.st_size
   if missing:
     raise errors.StoreError(
       f"{path / sorted(missing)[0]} must exist, got {len(missing)} missing"
       f" file(s). {manifest_lib.RESTORE}"
     )
   for name, entry in manifest.arrays.items():
+    shards = range(entry.layout.num_shards)
+    files = {i: f"{name}/{array_layout.shard_file(i)}" for i in shards}
+    if sum(sizes[file] for file in files.values()) != entry.num_bytes:
+      # Its tables know which, and are not read where all is right.
+      table = _chunk_table(opening.open_storage(path), manifest, name)
+      for i, file in files.items():
+        check_shard_size(path / file, sizes[file], entry.layout, table, i)
+
+
+def _check_metadata(
+  path: pathlib.Path, manifest: manifest_lib.Manifest
+) -> None:
+  """Checks zarr's description of each array."""
+  for name, entry in manifest.arrays.items():
     file = path / name / "zarr.json"
-    if publish.read_file(file) != entry.layout.zarr_json():
+    try:
+      data = publish.read_file(file)
+    except OSError as error:
+      errors.check_open_files(error)
+      raise errors.StoreError(
+        f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
+      ) from error
+    if data != entry.layout.zarr_json():
       raise errors.StoreError(
         f"{file} must be what the manifest implies, got other bytes."
         f" {manifest_lib.RESTORE}"
       )
-    shards = range(entry.layout.num_shards)
-    files = {i: f"{name}/{array_layout.shard_file(i)}" for i in shards}
-    if sum(found[file] for file in files.values()) != entry.num_bytes:
-      # Its tables know which, and are not read where all is right.
-      table = _chunk_table(path, manifest, name)
-      for i, file in files.items():
-        check_shard_size(path / file, found[file], entry.layout, table, i)
 
 
 def file_sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
@@ -417,7 +428,7 @@ def file_sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
         for shard in range(layout.num_shards):
           file = f"{name}/{array_layout.shard_file(shard)}"
           sizes[file] = layout.shard_bytes(shard)
-  return sizes | {name: own.size for name, own in manifest.files.items()}
+  return sizes | {name: entry.size for name, entry in manifest.files.items()}
 
 
 def check_shard_size(
@@ -428,61 +439,37 @@ def check_shard_size(
   shard: int,
 ) -> None:
   """Raises StoreError where a shard file is not as large as its chunks."""
-  chunks = [table.stored_bytes(i) for i in layout.chunks_of_shard(shard)]
-  known = [own + array_layout.CRC_BYTES for own in chunks if own is not None]
-  if len(known) == len(chunks) and size != sum(known) + layout.index_bytes:
+  sizes = table.stored_bytes(layout.chunks_of_shard(shard))
+  if sizes is None:
+    return
+  expected = sum(sizes) + len(sizes) * array_layout.CRC_BYTES
+  expected += layout.index_bytes
+  if size != expected:
     raise errors.StoreError(
-      f"{path} must be of {sum(known) + layout.index_bytes} bytes, got {size}."
-      f" {manifest_lib.RESTORE}"
+      f"{path} must be of {expected} bytes, got {size}. {manifest_lib.RESTORE}"
     )
 
 
 def read_listed(
-  path: str | os.PathLike[str],
-  entry: manifest_lib.FileEntry,
-  keep: bool = True,
+  files: storage.Storage, name: str, entry: manifest_lib.FileEntry
 ) -> bytes:
-  """Returns the bytes of a file or URL where `keep`, its SHA-256 checked."""
+  """Returns the bytes of a file, its SHA-256 checked.
 
-  def read() -> bytes:
-    content = hashlib.sha256()
-    blocks = []
-    for block in _blocks(path, entry.size):
-      content.update(block)
-      if keep:
-        blocks.append(block)
-    if content.hexdigest() != entry.sha256:
-      raise places.DamagedAnswer(
-        errors.StoreError(
-          f"{path} must have SHA-256 {entry.sha256}, got"
-          f" {content.hexdigest()}. {manifest_lib.RESTORE}"
-        ),
-        content.digest(),
+  Raises:
+    StoreError: If it cannot be read, or is not as it was written.
+  """
+
+  def check(data: bytes) -> None:
+    sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 != entry.sha256:
+      raise errors.StoreError(
+        f"{files.url(name)} must have SHA-256 {entry.sha256}, got {sha256}."
+        f" {manifest_lib.RESTORE}"
       )
-    return b"".join(blocks)
 
   try:
-    if places.is_url(path):
-      parent, _, name = os.fspath(path).rpartition("/")
-      return places.ObjectPlace(parent).ask_again(name, read)
-    return read()
-  except places.DamagedAnswer as error:
-    raise error.error from None
-  except OSError as error:
-    errors.check_open_files(error)
+    return files.get(name, check=check)
+  except FileNotFoundError:
     raise errors.StoreError(
-      f"{path} must be readable, got {error}. {manifest_lib.RESTORE}"
-    ) from error
-
-
-def _blocks(path: str | os.PathLike[str], size: int) -> Iterator[bytes]:
-  """Yields what a file holds, or an object of so many bytes."""
-  if places.is_url(path):
-    parent, _, name = os.fspath(path).rpartition("/")
-    place = places.at(parent)
-    for low in range(0, size, _HASH_BLOCK):
-      yield place.read(name, low, min(low + _HASH_BLOCK, size))
-    return
-  with open(path, "rb") as file:
-    while block := file.read(_HASH_BLOCK):
-      yield block
+      f"{files.url(name)} must exist, got nothing there. {manifest_lib.RESTORE}"
+    ) from None

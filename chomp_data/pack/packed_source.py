@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What both packers share: documents in an order, and rows made of them."""
+
+import abc
+import dataclasses
+import os
+from typing import Any
+from typing import ClassVar
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import hashing
+from chomp_data.index import memo
+from chomp_data.pack import document_order
+from chomp_data.pack import documents as documents_lib
+from chomp_data.pack import packing_options
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import row_units
+from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import special_tokens
+from chomp_data.stores import remainder
+from chomp_data.stores import side_index
+
+_PASS_ROWS = 4_096
+# Below this a pass over all rows takes under a tenth of a second.
+_MANY_ROWS = 100_000
+# Orders of documents, and sizes of blocks, whose counts are in memory.
+_COUNTS_CACHED = 4
+
+
+class PackedSource(row_source.RowSource):
+  """Rows packed from the documents of a store, in an order of their own."""
+
+  kind: ClassVar[str]
+
+  def __init__(
+    self,
+    store: stores.Store | str | os.PathLike[str],
+    options: packing_options.PackingOptions,
+    *,
+    seq_len: int,
+    seed: int,
+    name: str,
+    path: str,
+    window_docs: int,
+    block_docs: int,
+    long_documents: str = "cut",
+  ):
+    """Builds or opens the sums that random access needs; reads no token.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens and order.
+      seq_len: Positions of a row, at least 2.
+      seed: The run's seed.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+      window_docs: Documents of a window of the order.
+      block_docs: Documents of a block of the order.
+      long_documents: What happens to documents longer than a row.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+    """
+    assert isinstance(store, stores.Store)
+    options_lib.raise_problems(options, seq_len, path)
+    self.name = name
+    self.store = store
+    self.options = options
+    self._seed = seed
+    self.one_span: bool = True
+    self.spans_repeat: bool = not options.orders_differ
+    self.layout: row_layout.RowLayout = packed_layout(
+      store, options, seq_len, path
+    )
+    self.document_slots: int = min(options.document_slots, seq_len)
+    self._order_key = hashing.fold_key(seed, name, "documents")
+    order = document_order.DocumentOrder(
+      store.num_documents,
+      window_docs=window_docs,
+      block_docs=block_docs,
+      kind=options.shuffle_documents,
+      key=self._order_key,
+    )
+    self._documents = documents_lib.Documents(
+      store,
+      order,
+      seq_len=seq_len,
+      add_bos=options.add_bos,
+      add_eos=options.add_eos,
+      long_documents=long_documents,
+      name=name,
+    )
+    self._counts = memo.Memo(_COUNTS_CACHED)
+    totals = self._documents.totals
+    is_remainder = isinstance(store, remainder.RemainderStore)
+    if not is_remainder and totals.tokens < seq_len:
+      lost = f" ({totals.lost} more in long documents)" if totals.lost else ""
+      raise schema.ConfigError(
+        [
+          f"`config.data.seq_len` must be at most the tokens that `{path}`"
+          f" packs of {store.path}, got {seq_len} with {totals.tokens}"
+          f" tokens{lost}. Lower it, or prepare more text."
+        ]
+      )
+
+  @abc.abstractmethod
+  def _plan(
+    self, epoch: np.ndarray, index: np.ndarray, order: int
+  ) -> spans_lib.Spans:
+    """Returns the spans of rows whose epochs use one order of documents.
+
+    Args:
+      epoch: int64[N], the epoch of each row.
+      index: int64[N], the row of that epoch.
+      order: The epoch whose order of documents is used.
+    """
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
+    rows = row_source.checked_rows(rows)
+    epoch, index = self.epochs.locate(rows)
+    orders = np.unique(epoch).tolist() if self.options.orders_differ else [0]
+    if len(orders) <= 1:
+      return self._plan(epoch, index, *(orders or [0]))
+    picks = [np.flatnonzero(epoch == order) for order in orders]
+    parts = [
+      self._plan(epoch[pick], index[pick], order)
+      for order, pick in zip(orders, picks, strict=True)
+    ]
+    return spans_lib.merged(parts, picks)
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What determines this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "seq_len": self.seq_len,
+      "seed": self._seed,
+      "kind": self.kind,
+      "rows": dataclasses.asdict(self.options),
+      "filler_id": self.layout.filler_id,
+      "bos_id": self.layout.bos_id,
+      "eos_id": self.layout.eos_id,
+    }
+
+  def _order_epoch(self, epoch: int) -> int:
+    """Returns the epoch whose order of documents an epoch uses."""
+    return epoch if self.options.orders_differ else 0
+
+  def _pass_cost(self, rate: float) -> str:
+    """Describes a pass over all documents at a rate of documents per second."""
+    num_documents = self.store.num_documents
+    return (
+      f"a pass over {num_documents} documents in every epoch (about"
+      f" {num_documents / rate:.2g} s)"
+    )
+
+  def _trained_tokens(self, starts: np.ndarray, order: int) -> np.ndarray:
+    """Returns int64[N], trained tokens of blocks of rows, from all plans.
+
+    `starts` int64[N + 1] are the first row of each block, and all rows.
+    """
+    trained = np.zeros(len(starts) - 1, np.int64)
+    num_rows = int(starts[-1])
+    with side_index.progress(
+      num_rows, f"{self.name}: labels", "rows", num_rows >= _MANY_ROWS
+    ) as bar:
+      for first_row in range(0, num_rows, _PASS_ROWS):
+        row = np.arange(first_row, min(first_row + _PASS_ROWS, num_rows))
+        spans = self._plan(np.full_like(row, order), row, order)
+        units = row_units.planned_units(spans, "loss_tokens", self.store)
+        block = np.searchsorted(starts, row, side="right") - 1
+        np.add.at(trained, block, units)
+        bar.update(len(row))
+    return trained
+
+
+def packed_layout(
+  store: stores.Store,
+  options: packing_options.PackingOptions,
+  seq_len: int,
+  path: str,
+) -> row_layout.RowLayout:
+  """Returns the layout of rows of several documents each.
+
+  Args:
+    store: Its tokenizer gives the ids that the options do not.
+    options: Filler, added tokens and positions.
+    seq_len: Positions of a row.
+    path: Dotted path of the options, for messages.
+
+  Raises:
+    ConfigError: If an id that is needed is unknown or out of the vocabulary,
+      or if the store has the tokens that would be added.
+  """
+  info = store.tokenizer_info
+  problems = [
+    f"`{path}.add_{kind}` must be False, because the documents of {store.path}"
+    f" have their {kind.upper()} already, got True. Unset it."
+    for kind in ("bos", "eos")
+    if getattr(options, f"add_{kind}") and getattr(info, f"adds_{kind}")
+  ]
+  if not options.add_eos and store.opened.chats.get("needs_eos"):
+    problems.append(
+      f"`{path}.add_eos` must be True, because"
+      f" {special_tokens.needs_eos(store)}, got False. Set it, or prepare with"
+      " --allow_open_turns."
+    )
+  number = store.opened.chats.get("has_eos", 0)
+  if (
+    options.add_eos
+    and number
+    and special_tokens.eos_id(store, options) == info.eos_id
+  ):
+    problems.append(
+      f"`{path}.add_eos` must be False, because the chat template wrote an EOS"
+      f" at the end of {number:,} documents of {store.path}, got True. Unset"
+      " it."
+    )
+  if problems:
+    raise schema.ConfigError(problems)
+  kinds = {options.filler}
+  kinds |= {kind for kind in ("bos", "eos") if getattr(options, f"add_{kind}")}
+  ids = special_tokens.token_ids(store, options, kinds, path)
+  return row_layout.RowLayout(
+    seq_len=seq_len,
+    filler_id=ids[options.filler],
+    trailing_filler_in_segment=options.trailing_filler_in_segment,
+    positions="segment" if options.reset_positions else "column",
+    bos_id=ids["bos"] if options.add_bos else None,
+    eos_id=ids["eos"] if options.add_eos else None,
+  )

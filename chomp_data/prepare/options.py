@@ -1,0 +1,311 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a preparation: what they may be, and a store's identity."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.prepare import chats
+from chomp_data.prepare import duplicates as duplicates_lib
+from chomp_data.prepare import engines
+from chomp_data.prepare import filters
+from chomp_data.prepare import inputs as inputs_lib
+from chomp_data.prepare import option_fields
+from chomp_data.prepare import own_tokenizer
+from chomp_data.prepare import parts
+from chomp_data.prepare import records
+from chomp_data.prepare import tokenizers
+from chomp_data.prepare.reading import base
+from chomp_data.prepare.tokenizers import training
+from chomp_data.storage import claims
+from chomp_data.storage import paths
+from chomp_data.storage import publish
+from chomp_data.stores.array_record import record_writer
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import destination
+
+ON_ERROR = ("fail", "skip")
+RECORDS = "array_record"
+FORMATS = ("zarr", RECORDS)
+
+_CHOOSE = "Choose one."
+_LABEL_KEYS = ("messages_key", "prompt_key", "weight_key")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(records.DocumentOptions):
+  """What to prepare, and how; and what `DocumentOptions` has.
+
+  Attributes:
+    inputs: A file, a directory, or a glob in quotes, as 'corpus/**/*.txt',
+      where ** recurses.
+    output: The directory to create, or s3://, gs:// or az://; required without
+      --preview.
+    exclude: A pattern, as '*/tests/*', of files to leave out; their path below
+      the input or their whole path matches it.
+    tokenizer: Which tokenizer.
+    train: A tokenizer to train on the inputs instead, or None.
+    id_required: Whether a document must have an id.
+    duplicates: What becomes of documents whose text is that of one before
+      them: 'drop' leaves them out and counts them, at the cost of reading all
+      inputs twice.
+    engine: What calls workers: 'pool' is processes of this machine, 'beam' is
+      Apache Beam, with flags of Beam's own after all others and --.
+    engine_flags: Flags of the engine's own.
+    workers: Processes that tokenize; 0 and 1 use this one.
+    format: 'zarr', or 'array_record': one record of token ids a document,
+      which stock Grain and others read, too.
+    compression: 'none' is read through memory maps; 'zstd' is about half the
+      bytes.
+    on_error: What a file that is no text and a line that is no document do:
+      end the run, or be skipped and counted in the summary and in the store's
+      manifest.
+    overwrite: Replace a store of other inputs or options at --output.
+    chunk: Elements of a chunk.
+    shard_bytes: Bytes of input files that make one part.
+  """
+
+  inputs: tuple[str, ...] = option_fields.option(
+    dataclasses.MISSING, flag="input"
+  )
+  output: str = option_fields.option(dataclasses.MISSING)
+  exclude: tuple[str, ...] = option_fields.option(())
+  tokenizer: tokenizers.TokenizerSpec = option_fields.option(  # noqa: RUF009
+    tokenizers.TokenizerSpec(), flag=None
+  )
+  train: own_tokenizer.TrainOptions | None = option_fields.option(  # noqa: RUF009
+    None, flag=None
+  )
+  id_required: bool = option_fields.option(False, flag=None)
+  duplicates: str = option_fields.option(
+    "keep",
+    schema.choice(duplicates_lib.DUPLICATES),
+    fix=_CHOOSE,
+    identity=option_fields.CHANGED,
+  )
+  engine: str = option_fields.option(
+    "pool", schema.choice(engines.ENGINES), fix=_CHOOSE
+  )
+  engine_flags: tuple[str, ...] = option_fields.option((), flag=None)
+  workers: int = option_fields.option(
+    0, schema.integer(), fix="Give the number of processes."
+  )
+  format: str = option_fields.option(
+    "zarr",
+    schema.choice(FORMATS),
+    fix=_CHOOSE,
+    identity=option_fields.CHANGED,
+  )
+  compression: str = option_fields.option(
+    "none",
+    schema.choice(array_layout.COMPRESSIONS),
+    fix=_CHOOSE,
+    identity=option_fields.ALWAYS,
+  )
+  on_error: str = option_fields.option(
+    "fail",
+    schema.choice(ON_ERROR),
+    fix=_CHOOSE,
+    identity=option_fields.CHANGED,
+  )
+  overwrite: bool = option_fields.option(False)
+  chunk: int = option_fields.option(
+    array_layout.DEFAULT_CHUNK, flag=None, identity=option_fields.ALWAYS
+  )
+  shard_bytes: int = option_fields.option(
+    inputs_lib.SHARD_BYTES, flag=None, identity=option_fields.ALWAYS
+  )
+
+  def read_options(
+    self, tokenizer: tokenizers.Tokenizer | None = None
+  ) -> records.ReadOptions:
+    """Returns how documents are read, for a tokenizer or before there is one.
+
+    Special tokens of a tokenizer that is to be trained are known.
+    """
+    names = [f.name for f in dataclasses.fields(records.DocumentOptions)]
+    values = {name: getattr(self, name) for name in names}
+    tokens: tuple[tuple[str, str], ...] = ()
+    special: tuple[str, ...] = ()
+    if tokenizer is not None:
+      tokens = tokenizers.special_texts(tokenizer)
+      special = tokenizers.all_special_texts(tokenizer)
+    elif self.train is not None:
+      tokens = training.SPECIAL_TEXTS
+    values["chat"] = dataclasses.replace(
+      self.chat, tokens=tokens, special=special
+    )
+    return records.ReadOptions(
+      **values,
+      raw=tokenizer is not None and tokenizer.takes_bytes,
+      filter_sha256=filters.digest(self.filter) if self.filter else "",
+    )
+
+
+# The dataclasses whose fields are flags of the command.
+SECTIONS: tuple[type, ...] = (
+  Options,
+  tokenizers.TokenizerSpec,
+  own_tokenizer.TrainOptions,
+  chats.ChatOptions,
+)
+
+
+def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
+  """Checks options, and finds the files to read.
+
+  Args:
+    options: What is asked for.
+    has_output: Whether a store is made.
+
+  Returns:
+    The files, as `inputs.discover` lists them.
+
+  Raises:
+    PrepareError: If something is wrong; all of it is named.
+  """
+  problems = option_fields.problems(options) + _contradictions(options)
+  problems += _label_problems(options)
+  if has_output and not options.output:
+    problems.append("`--output` must not be empty, got ''. Give one.")
+  if not options.inputs:
+    problems.append("`--input` must be given, got none. Name some text.")
+  files: list[base.InputFile] = []
+  try:
+    _check_tokenizer(options)
+  except (errors.PrepareError, errors.StoreError) as error:
+    problems.append(str(error))
+  try:
+    skip = _paths_of(options.output) if has_output else []
+    files = inputs_lib.discover(options.inputs, options.exclude, skip)
+  except (errors.PrepareError, errors.StoreError) as error:
+    problems.append(str(error))
+  try:
+    if not has_output:
+      pass
+    elif options.format == RECORDS:
+      publish.check_local(options.output)
+      record_writer.check_destination(pathlib.Path(options.output), True)
+    else:
+      destination.open_destination(options.output).check(overwrite=True)
+  except errors.StoreError as error:
+    problems.append(str(error))
+  errors.PrepareError.raise_if(problems)
+  return files
+
+
+def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
+  """Returns what a second run must have in common to have nothing to do.
+
+  Args:
+    options: What is asked for.
+    files: All, with their versions: first those that are read.
+  """
+  listing = json.dumps([[f.name, f.size, f.version] for f in files])
+  if options.train is None:
+    info = tokenizers.make_tokenizer(options.tokenizer).info
+    tokenizer: Any = parts.tokenizer_hash(info)
+  else:
+    # The same inputs train the same tokenizer, so it need not be trained.
+    tokenizer = {"trained": dataclasses.asdict(options.train)}
+  values = {
+    "inputs": {
+      "files": len(files),
+      "bytes": sum(file.size for file in files),
+      "sha256": hashlib.sha256(listing.encode()).hexdigest(),
+    },
+    "tokenizer": tokenizer,
+    **option_fields.identity(options),
+  }
+  if options.meta_key is not None or options.meta_keys:
+    values["meta_default"] = options.meta_default
+  if options.filter is not None:
+    values["filter_sha256"] = filters.digest(options.filter)
+  if options.messages_key is not None:
+    values |= chats.identity(options.chat)
+  return values
+
+
+def _contradictions(options: Options) -> list[str]:
+  """Returns what is wrong with options that do not fit together."""
+  problems: list[str] = []
+  if options.format == RECORDS and options.compression != "none":
+    problems.append(
+      "`--compression` must be none with --format=array_record, which has its"
+      f" own, got {options.compression!r}. Leave it out."
+    )
+  for name in ("meta_key", "meta_keys"):
+    value = getattr(options, name)
+    if options.format == RECORDS and value:
+      problems.append(
+        f"`--{name}` must not be given with --format=array_record, whose"
+        f" records are token ids only, got {value!r}. Leave it out."
+      )
+  keys = options.meta_keys
+  if not all(keys) or len(set(keys)) < len(keys):
+    problems.append(
+      "`--meta_keys` must be distinct names that are not empty, got"
+      f" {','.join(keys)!r}. Correct them."
+    )
+  if options.meta_key is not None and keys:
+    problems.append(
+      "`--meta_key` and `--meta_keys` must not both be given, got"
+      f" {options.meta_key!r} and {','.join(keys)!r}. List all in --meta_keys."
+    )
+  if options.meta_default is not None and options.meta_key is None and not keys:
+    problems.append(
+      "`--meta_default` must not be given without --meta_key or --meta_keys,"
+      f" got {options.meta_default!r}. Name the key."
+    )
+  return problems
+
+
+def _label_problems(options: Options) -> list[str]:
+  """Returns what is wrong with options of what is trained on."""
+  problems: list[str] = []
+  prompt, completion = options.prompt_key, options.completion_key
+  if (prompt is None) != (completion is None):
+    problems.append(
+      "`--prompt_key` and `--completion_key` must be given together, got"
+      f" {prompt!r} and {completion!r}. Give both."
+    )
+  if options.messages_key is not None and prompt is not None:
+    problems.append(
+      "`--prompt_key` must not be given with --messages_key, got"
+      f" {prompt!r}. Leave one of them out."
+    )
+  set_keys = [key for key in _LABEL_KEYS if getattr(options, key) is not None]
+  if set_keys and options.format == RECORDS:
+    problems.append(
+      f"`--{set_keys[0]}` must not be given with --format=array_record, whose"
+      " records have no place for labels and weights, got"
+      f" {getattr(options, set_keys[0])!r}. Leave one of them out."
+    )
+  return problems + chats.problems(options.chat, options.messages_key)
+
+
+def _check_tokenizer(options: Options) -> None:
+  if options.train is None:
+    tokenizers.make_tokenizer(options.tokenizer)
+    return
+  if options.tokenizer != tokenizers.TokenizerSpec():
+    raise errors.PrepareError(
+      "`--tokenizer` must not be given with --train_tokenizer, nor its special"
+      f" tokens, got {options.tokenizer}. Leave one of them out."
+    )
+  training.checked(options.train.algorithm, options.train.vocab_size)
+
+
+def _paths_of(output: str) -> list[str]:
+  """Returns the output, and what a run writes beside it."""
+  if paths.is_url(output):
+    path = output.rstrip("/")
+    return [path, f"{path}.partial", claims.place_of(path)]
+  path = os.path.abspath(output)
+  return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]

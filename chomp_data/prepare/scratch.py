@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run keeps until its store is published: in a directory, or at a URL.
+
+Nothing is synced to a disk: what a power cut leaves of a file is found by its
+checksum, and the file is made again.
+"""
+
+import functools
+from typing import Any
+from typing import TypeVar
+
+from chomp_data.storage import checksums
+from chomp_data.storage import opening
+from chomp_data.storage import storage
+from chomp_data.stores import json_values
+
+_T = TypeVar("_T")
+
+
+@functools.lru_cache(maxsize=16)
+def storage_at(directory: str) -> storage.Storage:
+  """Returns the storage of a directory or URL, opened once per process."""
+  return opening.open_storage(directory, durable=False)
+
+
+def write_summed(directory: str, name: str, data: bytes) -> None:
+  """Writes a file, its crc32c in a line before it."""
+  crc = checksums.crc32c(data)
+  storage_at(directory).put(name, b"%08x\n%b" % (crc, data))
+
+
+def read_summed(directory: str, name: str) -> bytes:
+  """Returns what `write_summed` wrote.
+
+  Raises:
+    FileNotFoundError: If it is not there.
+    StoreError: If it cannot be read.
+    ValueError: If it is not as it was written.
+  """
+  files = storage_at(directory)
+
+  def check(stored: bytes) -> None:
+    crc, _, data = stored.partition(b"\n")
+    if crc != b"%08x" % checksums.crc32c(data):
+      raise ValueError(f"{files.url(name)} has other bytes")
+
+  return files.get(name, check=check).partition(b"\n")[2]
+
+
+def write_row(directory: str, name: str, value: Any) -> None:
+  """Writes a dataclass as JSON, summed."""
+  write_summed(directory, name, json_values.encode(value))
+
+
+def read_row(kind: type[_T], directory: str, name: str) -> _T:
+  """Returns what `write_row` wrote; raises as `read_summed`."""
+  return json_values.parse(kind, read_summed(directory, name), name)

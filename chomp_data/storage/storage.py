@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of storage: objects by name, in a directory or a bucket."""
+
+import abc
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import io
+import pathlib
+from typing import BinaryIO
+from typing import TYPE_CHECKING
+
+from chomp_data import errors
+
+if TYPE_CHECKING:
+  # Its event loop is not for processes that read and write disks.
+  from chomp_data.storage import requests
+
+# Called with the bytes of an answer; raises ValueError (such as a StoreError)
+# where they are not those that were written.
+Check = Callable[[bytes], object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObjectInfo:
+  """Metadata of an object.
+
+  Attributes:
+    name: Its name, relative to the storage.
+    size: Its bytes.
+    version: Changes whenever the object does: the modification time of a file
+      in ns, the generation of an object of GCS, the ETag of others; None if it
+      is not known.
+    etag: Of an object in a bucket its ETag, which listings have too, or the
+      time of its last change where a server has no ETags; else None.
+  """
+
+  name: str
+  size: int
+  version: int | str | None
+  etag: str | None = dataclasses.field(default=None, compare=False)
+
+
+class Storage(abc.ABC):
+  """Objects by name.
+
+  Attributes:
+    path: The directory, or the URL without a slash at its end.
+    directory: The directory; None of a bucket.
+    durable: Whether an object that was put is whole after a crash, too.
+    is_remote: Whether a request takes tens of milliseconds, whatever its size.
+  """
+
+  path: str
+  directory: pathlib.Path | None = None
+  durable: bool = True
+  is_remote: bool = False
+
+  def url(self, name: str) -> str:
+    """Returns the path or URL of an object."""
+    return f"{self.path}/{name}"
+
+  @abc.abstractmethod
+  def head(self, name: str) -> ObjectInfo | None:
+    """Returns an object's size and version, or None if there is none.
+
+    Raises:
+      StoreError: If it cannot be read.
+    """
+
+  @abc.abstractmethod
+  def get(
+    self,
+    name: str,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    check: Check | None = None,
+    version: int | str | None = None,
+    sent: "requests.Requests | None" = None,
+  ) -> bytes:
+    """Returns the bytes start .. stop - 1 of an object.
+
+    Args:
+      name: The object.
+      start: The first byte; a negative one counts from the object's end.
+      stop: The byte after the last; None is the object's end.
+      check: Checks the bytes. Objects of buckets are requested again where it
+        raises ValueError; its last error is raised where that does not help.
+      version: The version that is read; an object of another one is an error.
+      sent: Requests to a bucket are counted here too.
+
+    Raises:
+      FileNotFoundError: If there is no such object.
+      StoreError: If it cannot be read, or is of another version.
+    """
+
+  def new(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Yields a file that is an object once it is complete.
+
+    That of a bucket is in memory until then.
+    """
+    return _in_memory(self, name)
+
+  @abc.abstractmethod
+  def put(self, name: str, data: bytes, *, create: bool = False) -> bool:
+    """Writes an object.
+
+    Args:
+      name: The object.
+      data: Its bytes.
+      create: Whether it is only written if there is none of that name. Of
+        several processes that do so at once one succeeds.
+
+    Returns:
+      Whether it was written.
+    """
+
+  def holds(self, name: str, data: bytes) -> bool:
+    """Returns whether an object is there and has these bytes."""
+
+    def check(answer: bytes) -> None:
+      if answer != data:
+        raise ValueError("other bytes")
+
+    try:
+      self.get(name, check=check)
+    except FileNotFoundError:
+      return False
+    except errors.StoreError:
+      raise
+    except ValueError:
+      return False
+    return True
+
+  @abc.abstractmethod
+  def delete(self, names: Iterable[str]) -> None:
+    """Deletes objects; names of none are ignored."""
+
+  def clear(self) -> None:
+    """Deletes all objects."""
+    self.delete(self.names())
+
+  def names(self, prefix: str = "") -> list[str]:
+    """Returns the names of `list`, ascending."""
+    return sorted(info.name for info in self.list(prefix))
+
+  @abc.abstractmethod
+  def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    """Yields the objects whose names begin with a prefix, in any order.
+
+    GCS lists no generations: the version of its objects is None here.
+    """
+
+  def version(self, name: str) -> int | str | None:
+    """Returns an object's version, or None if there is none."""
+    info = self.head(name)
+    return None if info is None else info.version
+
+
+@contextlib.contextmanager
+def _in_memory(objects: Storage, name: str) -> Iterator[BinaryIO]:
+  with io.BytesIO() as file:
+    yield file
+    objects.put(name, file.getvalue())

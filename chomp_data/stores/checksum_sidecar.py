@@ -1,0 +1,258 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checksums of files that others wrote: every later change is then an error.
+
+`python -m chomp_data.stores adopt PATH` keeps, beside the data in
+`<path>.adopted`, the size of every file and the crc32c of each of its pages of
+1 MiB. It stays when files change, which an index does not. Copied to a bucket
+beside the files, it is obeyed there, too.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from concurrent import futures
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data.storage import checked_file
+from chomp_data.storage import opening
+from chomp_data.storage import paths
+from chomp_data.storage import publish
+from chomp_data.storage import relative_names
+from chomp_data.storage import storage
+
+FILE = "adopted.json"
+PAGES = "pages.bin"
+_SCHEMA = 1
+
+# Pages of a request, and requests at once.
+_JOINED_PAGES = 8
+_TOGETHER = 16
+
+# A directory, a file, or the URL of one.
+_Path = pathlib.Path | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sums:
+  """What a file held: its size in bytes, and uint32[pages], of its pages."""
+
+  size: int
+  crc32c: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ChecksumSidecar:
+  """What the files of a corpus were when they were adopted.
+
+  Attributes:
+    directory: Where that is kept.
+    files: By name.
+  """
+
+  directory: _Path
+  files: Mapping[str, Sums]
+
+  @property
+  def num_bytes(self) -> int:
+    """Bytes of all files."""
+    return sum(sums.size for sums in self.files.values())
+
+  def check_names(self, root: _Path, names: tuple[str, ...]) -> None:
+    """Raises StoreError where files were added, removed, cut or grown.
+
+    Of objects the names only: their sizes would cost requests, and are checked
+    with their content.
+    """
+    # A glob may take some of the files that were adopted.
+    for name in names:
+      if name not in self.files:
+        raise self.changed(paths.join(str(root), name), "is new")
+    if not isinstance(root, str):
+      place = opening.open_storage(root)
+      for name in self.files:
+        self._check_size(place, name)
+
+  def check_content(
+    self,
+    root: _Path,
+    progress: Callable[[int], object] = lambda num_bytes: None,
+  ) -> None:
+    """Reads all files; raises StoreError where a page is another.
+
+    Args:
+      root: What names are relative to.
+      progress: Told the bytes of each page.
+    """
+    place = opening.open_storage(root)
+    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+      for name, sums in self.files.items():
+        self._check_size(place, name)
+        check = functools.partial(self._check_pages, place, name)
+        first_pages = range(0, len(sums.crc32c), _JOINED_PAGES)
+        for num_bytes in pool.map(check, first_pages):
+          progress(num_bytes)
+
+  def _check_size(self, place: storage.Storage, name: str) -> None:
+    """Raises StoreError where a file is gone, cut or grown."""
+    info, size = place.head(name), self.files[name].size
+    if info is None:
+      raise self.changed(place.url(name), "is gone")
+    if info.size != size:
+      raise self.changed(
+        place.url(name), f"is of {info.size} bytes and not {size}"
+      )
+
+  def _check_pages(self, place: storage.Storage, name: str, first: int) -> int:
+    """Checks some pages of a file from one on; returns their bytes."""
+    sums = self.files[name]
+    expected = sums.crc32c[first : first + _JOINED_PAGES].tolist()
+    begin = first * checked_file.PAGE_BYTES
+    end = min(begin + len(expected) * checked_file.PAGE_BYTES, sums.size)
+
+    def check(data: bytes) -> None:
+      pairs = itertools.zip_longest(checked_file.page_sums(data), expected)
+      for page, (found, wanted) in enumerate(pairs, first):
+        if found != wanted:
+          raise self.changed(
+            place.url(name),
+            f"its bytes from {page * checked_file.PAGE_BYTES} on are others",
+          )
+
+    return len(place.get(name, begin, end, check=check))
+
+  def changed(self, path: _Path, what: str) -> errors.StoreError:
+    """Returns the error of a file that is not as it was."""
+    return errors.StoreError(
+      f"{path} must be as it was adopted, but {what}. {self.remedy}"
+    )
+
+  @property
+  def remedy(self) -> str:
+    """What to do about a file that is not as it was."""
+    return (
+      "Restore it from a copy; if it is right as it is, remove"
+      f" {self.directory} and adopt it again."
+    )
+
+
+def directory_of(home: pathlib.Path) -> pathlib.Path:
+  """Returns where the checksums of a corpus are kept."""
+  return publish.beside(home, ".adopted")
+
+
+def adopt(
+  home: pathlib.Path,
+  root: pathlib.Path,
+  names: tuple[str, ...],
+  progress: Callable[[int], object] = lambda num_bytes: None,
+) -> ChecksumSidecar:
+  """Keeps checksums of files; reads all of them.
+
+  Args:
+    home: What the checksums are kept beside.
+    root: The directory that names are relative to.
+    names: The files.
+    progress: Told the bytes of each page.
+
+  Returns:
+    The checksums.
+
+  Raises:
+    StoreError: If they were adopted before, or a file cannot be read.
+  """
+  directory = directory_of(home)
+  with publish.staging(directory) as staged:
+    if directory.exists():
+      raise errors.StoreError(
+        f"{home} must not be adopted yet, got {directory}. Verify it; to adopt"
+        " files that changed on purpose, remove that directory first."
+      )
+    staged.mkdir(parents=True)
+    files, pages = [], []
+    for name in names:
+      sums = checked_file.PageSums()
+      relative_names.check(name, root)
+      try:
+        for page in checked_file.pages_of(root / name):
+          sums.update(page)
+          progress(len(page))
+      except OSError as error:
+        raise errors.StoreError(
+          f"{root / name} must be readable, got {error}. Restore it."
+        ) from error
+      files.append([name, sums.num_bytes])
+      pages += sums.crc32c()
+    table = np.asarray(pages, "<u4").tobytes()
+    header = {
+      "schema": _SCHEMA,
+      "page_bytes": checked_file.PAGE_BYTES,
+      "files": files,
+      "pages_sha256": hashlib.sha256(table).hexdigest(),
+    }
+    publish.write_file(staged / PAGES, table)
+    publish.write_file(
+      staged / FILE, f"{json.dumps(header, indent=1)}\n".encode()
+    )
+    publish.publish(staged, directory)
+  sidecar = load(home)
+  assert sidecar is not None
+  return sidecar
+
+
+def load(home: _Path) -> ChecksumSidecar | None:
+  """Returns the checksums of a corpus, or None where it was not adopted.
+
+  Args:
+    home: What they are kept beside.
+
+  Raises:
+    StoreError: If they are damaged.
+  """
+  if isinstance(home, str):
+    directory = f"{home}.adopted"
+    if opening.open_storage(directory).head(FILE) is None:
+      return None
+  else:
+    directory = directory_of(home)
+    if not os.path.isdir(directory):
+      return None
+  place = opening.open_storage(directory)
+  try:
+    header = json.loads(place.get(FILE, check=json.loads))
+    if (
+      header["schema"] != _SCHEMA
+      or header["page_bytes"] != checked_file.PAGE_BYTES
+    ):
+      raise ValueError(f"schema {header['schema']!r}")
+
+    def check(data: bytes) -> None:
+      if hashlib.sha256(data).hexdigest() != header["pages_sha256"]:
+        raise ValueError("another table of checksums")
+
+    crc32c = np.frombuffer(place.get(PAGES, check=check), "<u4")
+    files, first = {}, 0
+    for name, size in header["files"]:
+      if type(size) is not int or size < 0:
+        raise ValueError(f"size {relative_names.brief(size)}")
+      stop = first - (-size // checked_file.PAGE_BYTES)
+      name = relative_names.check(name, place.url(FILE))
+      files[name] = Sums(size, crc32c[first:stop])
+      first = stop
+    if first != len(crc32c):
+      raise ValueError(f"{len(crc32c)} checksums for {first} pages")
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise errors.StoreError(
+      f"{directory} must hold the checksums that `stores adopt` wrote, got"
+      f" {FILE} and {PAGES} with {error!r}. Restore it from a"
+      " copy, or remove it and adopt again."
+    ) from error
+  return ChecksumSidecar(directory, files)

@@ -1,0 +1,274 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Integers in objects that others wrote, read by chunks: pages or zarr chunks.
+
+They are cached, requested ahead and counted as the chunks of our own stores.
+Nobody knows their checksums: what is read of a bucket is of the version of the
+object that was opened, and ids are below the vocabulary size.
+"""
+
+import abc
+from collections.abc import Iterator
+from collections.abc import Sequence
+import hashlib
+import json
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data.storage import chunk_cache
+from chomp_data.storage import disk_cache
+from chomp_data.storage import object_chunks
+from chomp_data.storage import storage
+from chomp_data.stores import chunked_reads
+from chomp_data.stores import span_reads
+from chomp_data.stores import vocabulary
+from chomp_data.stores.tokenized import zarr_chunks
+from chomp_data.stores.zarr import array_layout
+
+RESTORE = "Restore the file from a copy, or write it again."
+
+# Pages that are located together.
+_PAGES_TOGETHER = 256
+
+# An object, and the version of it that is read; None is any.
+VersionedObject = tuple[str, int | str | None]
+
+
+class ForeignArray(chunked_reads.ChunkedReads):
+  """An array in one or several objects."""
+
+  def __init__(
+    self,
+    place: storage.Storage,
+    objects: Sequence[VersionedObject],
+    dtype: np.dtype,
+    size: int,
+    *,
+    chunk: int,
+    chunks_per_object: int,
+    vocab_size: int | None,
+    cache_bytes: int,
+    disk: disk_cache.DiskCache | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      place: Where the objects are.
+      objects: The objects.
+      dtype: Of the values, as they are stored.
+      size: How many there are.
+      chunk: Values of a chunk.
+      chunks_per_object: Chunks that are located together.
+      vocab_size: Ids are below it; None is of values that are no ids.
+      cache_bytes: Most bytes that are cached or on their way.
+      disk: Where chunks are kept on a local disk, too, as stored, or None.
+    """
+    super().__init__(size, chunk, dtype, span_reads.Counters())
+    self._reader = object_chunks.ObjectReader(place, self.counters, RESTORE)
+    self._objects = objects
+    self._vocab_size = vocab_size
+    self._chunks_per_object = chunks_per_object
+    kept = None
+    if disk is not None:
+      key = [[place.url(name), version] for name, version in objects]
+      identity = json.dumps([key, chunk]).encode()
+      prefix = objects[0][0].replace("/", ".") if objects else ""
+      kept = disk, hashlib.sha256(identity).hexdigest(), prefix
+    source = object_chunks.ObjectChunks(
+      self._reader,
+      self._locate,
+      self._decode,
+      chunk_bytes=chunk * dtype.itemsize,
+      chunks_per_object=chunks_per_object,
+      disk=kept,
+    )
+    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
+      source, cache_bytes, self.counters
+    )
+
+  def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    return self.cache.get(chunks.tolist())
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    self.cache.set_cache_bytes(cache_bytes)
+
+  def _prefetch(self, chunks: np.ndarray) -> bool:
+    has_room = self.cache.prefetch(chunks.tolist())
+    return has_room and self._reader.place.is_remote
+
+  @abc.abstractmethod
+  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
+    """Returns where chunks that follow each other in an object are stored."""
+
+  @abc.abstractmethod
+  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
+    """Returns the values of a stored chunk, read-only and checked."""
+
+  def _check_ids(self, name: str, values: np.ndarray, first: int) -> None:
+    """Raises StoreError where ids are not below the vocabulary size."""
+    if self._vocab_size is not None:
+      url = self._reader.place.url(name)
+      vocabulary.check_ids(url, values, first, self._vocab_size)
+
+
+class Pages(ForeignArray):
+  """The tokens of a flat object of integers; see `base.Tokens`."""
+
+  def __init__(
+    self,
+    place: storage.Storage,
+    page_object: VersionedObject,
+    dtype: np.dtype,
+    size: int,
+    page: int,
+    vocab_size: int,
+    cache_bytes: int,
+    disk: disk_cache.DiskCache | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      place: Where the object is.
+      page_object: The object.
+      dtype: Of its tokens.
+      size: How many there are.
+      page: Tokens that are read as one.
+      vocab_size: As in `ForeignArray`.
+      cache_bytes: As in `ForeignArray`.
+      disk: As in `ForeignArray`.
+    """
+    super().__init__(
+      place,
+      [page_object],
+      dtype,
+      size,
+      chunk=page,
+      chunks_per_object=_PAGES_TOGETHER,
+      vocab_size=vocab_size,
+      cache_bytes=cache_bytes,
+      disk=disk,
+    )
+
+  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
+    name, version = self._objects[0]
+    page_bytes = self._chunk * self._dtype.itemsize
+    begins = np.asarray(chunks, np.int64) * page_bytes
+    sizes = np.minimum(page_bytes, self._size * self._dtype.itemsize - begins)
+    return object_chunks.Ranges(name, version, np.stack([begins, sizes], 1))
+
+  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
+    values = np.frombuffer(stored, self._dtype)
+    self._check_ids(self._objects[0][0], values, chunk * self._chunk)
+    return values
+
+
+class ZarrArrays(ForeignArray):
+  """Zarr arrays of one format, one after the other; see `base.Tokens`."""
+
+  def __init__(
+    self,
+    place: storage.Storage,
+    arrays: Sequence[Sequence[VersionedObject]],
+    sizes: Sequence[int],
+    array_format: zarr_chunks.Format,
+    vocab_size: int | None,
+    cache_bytes: int,
+    disk: disk_cache.DiskCache | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      place: Where the objects are.
+      arrays: The objects of each array.
+      sizes: Elements of each array that are in use.
+      array_format: How they are stored.
+      vocab_size: As in `ForeignArray`.
+      cache_bytes: As in `ForeignArray`.
+      disk: As in `ForeignArray`.
+    """
+    super().__init__(
+      place,
+      [each for objects in arrays for each in objects],
+      array_format.dtype,
+      sum(sizes),
+      chunk=array_format.chunk,
+      chunks_per_object=array_format.file // array_format.chunk,
+      vocab_size=vocab_size,
+      cache_bytes=cache_bytes,
+      disk=disk,
+    )
+    self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    # An array begins with an object of its own: chunks are numbered through
+    # all objects.
+    counts = [len(objects) for objects in arrays]
+    self._first_chunks = (np.cumsum(counts) - counts).astype(np.int64) * (
+      self._chunks_per_object
+    )
+    self._format = array_format
+    self._decoder = zarr_chunks.Decoder(array_format)
+    self._indexes = object_chunks.ChunkIndexes(self._look_up)
+
+  @property
+  def path(self) -> str:
+    """The first object."""
+    return self._reader.place.url(self._objects[0][0])
+
+  def _split(
+    self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    array, first, length, position = span_reads.split_at(
+      self._starts, starts, lengths, positions
+    )
+    first = first + self._first_chunks[array] * self._chunk
+    return span_reads.split_spans(first, length, position, self._chunk)
+
+  def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    return self._split(starts, lengths, starts)[0]
+
+  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
+    number = chunks[0] // self._chunks_per_object
+    first = number * self._chunks_per_object
+    entries = self._indexes.get(number)
+    return object_chunks.Ranges(
+      *self._objects[number],
+      entries[chunks[0] - first : chunks[-1] - first + 1],
+    )
+
+  def _look_up(self, number: int) -> np.ndarray:
+    """Returns offset and size of the chunks of an object."""
+    name, version = self._objects[number]
+    if self._format.index == "none":
+      info = self._reader.place.head(name)
+      if info is None or not info.size:
+        raise self._damaged(name, "must be a chunk, got nothing")
+      return np.asarray([[0, info.size]], np.int64)
+    index: list[np.ndarray] = []
+
+    def decode(data: bytes) -> None:
+      try:
+        index[:] = [array_layout.decode_entries(data)]
+      except ValueError as error:
+        raise self._damaged(
+          name, f"must have an index and its crc32c, got {error}"
+        ) from error
+
+    self._reader.get(name, *self._format.index_range, decode, version)
+    return index[0]
+
+  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
+    number, within = divmod(chunk, self._chunks_per_object)
+    name, _ = self._objects[number]
+    try:
+      values = self._decoder.decode(chunk, stored)
+    except ValueError as error:
+      raise self._damaged(
+        name, f"chunk {within} must be readable, got {error}"
+      ) from error
+    self._check_ids(name, values, within * self._chunk)
+    return values
+
+  def _damaged(self, name: str, what: str) -> errors.StoreError:
+    return errors.StoreError(
+      f"{self._reader.place.url(name)}: {what}. {RESTORE}"
+    )

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading arrays in buckets, and compressed ones: a cache of decoded chunks."""
+
+from collections.abc import Iterator
+import threading
+
+import numpy as np
+
+from chomp_data.storage import checksums
+from chomp_data.storage import chunk_cache
+from chomp_data.storage import disk_cache
+from chomp_data.storage import object_chunks
+from chomp_data.storage import storage
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import chunk_tables
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import stored_array
+
+
+class ChunkedArray(stored_array.StoredArray):
+  """An array of a store, with at most `cache_bytes` of it in memory."""
+
+  def __init__(
+    self,
+    place: storage.Storage,
+    name: str,
+    entry: manifest_lib.ArrayEntry,
+    table: chunk_tables.ChunkTable,
+    counters: span_reads.Counters,
+    check: stored_array.ChunkCheck | None = None,
+    cache_bytes: int = 0,
+    disk: tuple[disk_cache.DiskCache, str] | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      place: The store's.
+      name: The array's.
+      entry: Its layout and checksum.
+      table: What is known of its chunks.
+      counters: Counted into.
+      check: As in `StoredArray`.
+      cache_bytes: Most decoded bytes that are cached or on their way, one chunk
+        at least.
+      disk: Where chunks are kept on a local disk and the store's hash, or None.
+    """
+    super().__init__(place.url(name), entry, table, counters, check)
+    self._name = name
+    self._reader = object_chunks.ObjectReader(
+      place, counters, manifest_lib.RESTORE
+    )
+    source = object_chunks.ObjectChunks(
+      self._reader,
+      self._locate,
+      self._decode,
+      chunk_bytes=self._layout.chunk_bytes,
+      chunks_per_object=self._layout.chunks_per_shard,
+      disk=None if disk is None else (*disk, name),
+      has_crc=True,
+    )
+    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
+      source, cache_bytes, counters
+    )
+    self._indexes = object_chunks.ChunkIndexes(self._look_up)
+    self._table_lock = threading.Lock()
+
+  def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    return self.cache.get(chunks.tolist())
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    self.cache.set_cache_bytes(cache_bytes)
+
+  def _prefetch(self, chunks: np.ndarray) -> bool:
+    has_room = self.cache.prefetch(chunks.tolist())
+    return has_room and self._reader.place.is_remote
+
+  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
+    """Returns where chunks of a shard are stored."""
+    shard = chunks[0] // self._layout.chunks_per_shard
+    first = self._layout.chunks_of_shard(shard).start
+    entries = self._indexes.get(shard)
+    return object_chunks.Ranges(
+      self._object(shard),
+      None,
+      entries[chunks[0] - first : chunks[-1] - first + 1],
+    )
+
+  def _look_up(self, shard: int) -> np.ndarray:
+    """Returns offset and size of a shard's chunks, crc32c included.
+
+    In a bucket from the array's table, without a request; where that has no
+    sizes, and on a local disk, from the shard's index.
+    """
+    chunks = self._layout.chunks_of_shard(shard)
+    # Tables are read at first use, by one thread.
+    with self._table_lock:
+      self.table.crc32c(chunks.start)
+      sizes = self.table.stored_bytes(chunks)
+    if self._reader.place.is_remote and sizes is not None:
+      stored = np.asarray(sizes, np.int64) + array_layout.CRC_BYTES
+      return np.stack([np.cumsum(stored) - stored, stored], axis=1)
+    index: list[np.ndarray] = []
+
+    def decode(data: bytes) -> None:
+      try:
+        index[:] = [array_layout.decode_index(data, len(chunks))]
+      except ValueError as error:
+        raise self.damaged(
+          shard, f"must have a valid index, got {error}"
+        ) from error
+
+    index_bytes = self._layout.index_bytes
+    self._reader.get(self._object(shard), -index_bytes, None, decode)
+    return index[0]
+
+  def _object(self, shard: int) -> str:
+    return f"{self._name}/{array_layout.shard_file(shard)}"
+
+  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
+    """Returns a chunk's values less padding, read-only."""
+    import zstandard  # Stores that are mapped do without.
+
+    size = self._layout.chunk_bytes
+    shard = chunk // self._layout.chunks_per_shard
+    data = stored[: -array_layout.CRC_BYTES]
+    expected = stored[-array_layout.CRC_BYTES :]
+    crc = array_layout.crc_bytes(checksums.crc32c(data))
+    if crc != expected:
+      raise self.damaged(
+        shard,
+        f"chunk {chunk} must be followed by crc32c {crc.hex()}, got"
+        f" {expected.hex()}",
+      )
+    if self._layout.compression == "zstd":
+      try:
+        # Of its own: one may not be used by two threads.
+        data = zstandard.ZstdDecompressor().decompress(data, size)
+      except zstandard.ZstdError as error:
+        raise self.damaged(
+          shard, f"chunk {chunk} must be readable, got {error}"
+        ) from error
+    if len(data) != size:
+      raise self.damaged(
+        shard, f"chunk {chunk} must be of {size} bytes, got {len(data)}"
+      )
+    return self.verify(chunk, np.frombuffer(data, self._layout.numpy_dtype))

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Planning of many files in a bucket: few requests, little memory, and once."""
+
+from concurrent import futures
+import dataclasses
+import io
+import json
+import math
+import subprocess
+import sys
+import time
+
+import pytest
+
+from chomp_data import errors
+from chomp_data.prepare import run
+from chomp_data.storage import opening
+from chomp_data.storage import requests
+
+# Plans, prints its peak memory in KiB, and ends before anything is encoded.
+PLAN = """
+import json, os, resource, sys
+from chomp_data.prepare import run
+
+def report(progress):
+  if progress.stage != "plan":
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"peak": peak}), flush=True)
+    os._exit(0)
+
+if __name__ == "__main__":
+  pattern, output, workers = sys.argv[1:]
+  run.prepare(run.Options((pattern,), output, workers=int(workers)), report)
+"""
+LATENCY_S = 0.05
+
+
+def footers(count):
+  """Bytes of a Parquet file of few rows and a footer of some size."""
+  arrow = pytest.importorskip("pyarrow")
+  import pyarrow.parquet as parquet
+
+  table = arrow.table({"text": ["a text"] * count, "id": list(range(count))})
+  file = io.BytesIO()
+  parquet.write_table(table, file, row_group_size=1)
+  return file.getvalue()
+
+
+def upload(root, count, data):
+  storage = opening.open_storage(root)
+  with futures.ThreadPoolExecutor(16) as pool:
+    list(pool.map(lambda i: storage.put(f"{i:05}.parquet", data), range(count)))
+
+
+def plan(bucket, output, workers):
+  """Plans in a new process; returns its seconds, peak KiB and requests."""
+  bucket.clear()
+  bucket.delay_s = lambda request: LATENCY_S
+  began = time.monotonic()
+  done = subprocess.run(
+    [sys.executable, "-c", PLAN, bucket.root, str(output), str(workers)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  seconds = time.monotonic() - began
+  assert done.returncode == 0, done.stderr[-2_000:]
+  reads = bucket.reads(".parquet")
+  listings = len(bucket.requests) - len(reads)
+  return seconds, json.loads(done.stdout)["peak"], len(reads), listings
+
+
+@pytest.mark.parametrize("scheme", ["gs", "s3", "az"])
+@pytest.mark.parametrize(("rows", "most"), [(2, 1), (600, 2)])
+def test_each_file_takes_one_or_two_requests_and_none_again(
+  request, tmp_path, scheme, rows, most
+):
+  bucket = request.getfixturevalue(f"{scheme}_bucket")
+  data = footers(rows)
+  assert (len(data) > 2**16) == (most == 2)
+  upload(bucket.root, 20, data)
+  _, _, reads, _ = plan(bucket, tmp_path / "out", 0)
+  assert reads == 20 * most
+  _, _, reads, _ = plan(bucket, tmp_path / "out", 0)
+  assert reads == 0
+  # An object that is replaced is looked at again, with those of its task.
+  opening.open_storage(bucket.root).put("00003.parquet", footers(rows + 1))
+  _, _, reads, _ = plan(bucket, tmp_path / "out", 0)
+  assert reads == 20 * most
+
+
+def test_a_store_that_is_there_is_found_without_permission_to_write(
+  gs_bucket, tmp_path, monkeypatch
+):
+  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+  upload(f"{gs_bucket.root}/in", 3, footers(2))
+  options = run.Options((f"{gs_bucket.root}/in",), f"{gs_bucket.root}/out")
+  store, written = run.prepare(options)
+  assert written
+  gs_bucket.clear()
+  gs_bucket.fault = lambda request: 403 if request.method == "PUT" else None
+  again, written = run.prepare(options)
+  assert not written
+  assert again.hash == store.hash
+  with pytest.raises(errors.StoreError, match="writable"):
+    run.prepare(dataclasses.replace(options, output=f"{options.output}2"))
+
+
+@pytest.mark.slow
+def test_2500_files_are_planned_in_seconds_with_constant_memory(
+  gs_bucket, tmp_path
+):
+  """A tenth of 25,000 files, which must take less than five minutes.
+
+  Measured on two cores: see the printed lines of `pytest -s`.
+  """
+  data = footers(8)
+  upload(gs_bucket.root, 2_500, data)
+  few = gs_bucket.root
+  seconds, peak, reads, listings = plan(gs_bucket, tmp_path / "out", 2)
+  print(f"\n2,500 files: {seconds:.1f} s, {reads} reads, {listings} listings")
+  assert reads <= 2 * 2_500
+  assert listings == math.ceil(2_500 / 1_000)
+  assert seconds < 30.0
+  again, _, reads, listings = plan(gs_bucket, tmp_path / "out", 2)
+  print(f"again: {again:.1f} s, {reads} reads, {listings} listings")
+  assert (reads, listings) == (0, math.ceil(2_500 / 1_000))
+  gs_bucket.root = f"{few}/000"  # The first hundred.
+  storage = opening.open_storage(few)
+  for i in range(100):
+    storage.put(f"000/{i:05}.parquet", data)
+  _, small_peak, _, _ = plan(gs_bucket, tmp_path / "few", 2)
+  print(f"peak of the coordinator: {peak} KiB; 100 files: {small_peak} KiB")
+  assert peak - small_peak < 24 * 2**10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_a_listing_continues_behind_a_page_that_failed(
+  request, scheme, monkeypatch
+):
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.01, 0.02))
+  bucket = request.getfixturevalue(f"{scheme}_bucket")
+  upload(bucket.root, 2_500, b"x")
+  bucket.clear()
+  storage = opening.open_storage(bucket.root)
+  failed = []
+
+  def fault(request):
+    # Each page but the first fails once.
+    if request.target not in failed and len(bucket.requests) > 1:
+      failed.append(request.target)
+      return 503
+    return None
+
+  bucket.fault = fault
+  infos = list(storage.list())
+  assert [info.name for info in infos] == [
+    f"{i:05}.parquet" for i in range(2_500)
+  ]
+  assert all(info.size == 1 and info.etag for info in infos)
+  # Azure cannot begin behind a name: pages before are read again.
+  most = 3 + 2 * len(failed) + (4 if scheme == "az" else 0)
+  assert len(bucket.requests) <= most

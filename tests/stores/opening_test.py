@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Opening a store of many files asks for few of them; reading checks each."""
+
+import os
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+
+from chomp_data import stores
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.zarr import zarr_opening
+from chomp_data.testing import stores as testing_stores
+
+NUM_SHARDS = 40
+CHUNK = 64
+
+
+@pytest.fixture(params=["none", "zstd"])
+def path(request, tmp_path, monkeypatch):
+  """A store of more shard files than are listed when it is opened."""
+  rng = np.random.default_rng(0)
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    [rng.integers(3, 250, CHUNK) for _ in range(NUM_SHARDS)],
+    chunk=CHUNK,
+    chunks_per_shard=1,
+    compression=request.param,
+  )
+  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", NUM_SHARDS)
+  return pathlib.Path(store.path)
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+  """Records the shard files whose status is asked for, or that are listed."""
+  names: list[str] = []
+  status, scan = os.stat, os.scandir
+
+  def record(name):
+    text = os.fspath(name)
+    if "/c/" in f"{text}/" or "-of-00040" in text:
+      names.append(text)
+
+  def counted_stat(name, *args, **options):
+    if not isinstance(name, int):
+      record(name)
+    return status(name, *args, **options)
+
+  def counted_scan(name="."):
+    record(name)
+    return scan(name)
+
+  monkeypatch.setattr(os, "stat", counted_stat)
+  monkeypatch.setattr(os, "scandir", counted_scan)
+  return names
+
+
+def read(store, document):
+  return store.read_document(document).tolist()
+
+
+def test_no_shard_file_is_looked_at_to_open_a_store_of_many(path, looked_at):
+  store = stores.open_store(path)
+  assert store.num_documents == NUM_SHARDS
+  assert pickle.loads(pickle.dumps(store)).hash == store.hash
+  assert not looked_at
+
+
+def test_those_of_a_store_of_few_files_are(path, looked_at, monkeypatch):
+  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", 10 * NUM_SHARDS)
+  stores.open_store(path)
+  assert len(looked_at) >= NUM_SHARDS
+
+
+@pytest.mark.parametrize("change", ["cut", "emptied", "grown", "gone", "other"])
+def test_a_changed_file_is_found_when_it_is_read(path, change):
+  file = path / "tokens" / "c" / "7"
+  whole = read(stores.open_store(path), 6)
+  data = file.read_bytes()
+  changed = {
+    "cut": data[:-1],
+    "emptied": b"",
+    "grown": data + b"\0",
+    "other": bytes([data[0] ^ 1]) + data[1:],
+    "gone": data,
+  }
+  file.write_bytes(changed[change])
+  if change == "gone":
+    file.unlink()
+  store = stores.open_store(path)
+  assert read(store, 6) == whole
+  with pytest.raises(stores.StoreError, match=f"{file}.* must .*Restore"):
+    read(store, 7)
+  with pytest.raises(stores.StoreError, match=str(file)):
+    stores.verify_store(path)
+
+
+def test_verifying_finds_files_that_nothing_reads(path):
+  (path / "tokens" / "c" / "extra").write_bytes(b"")
+  assert stores.open_store(path).num_documents == NUM_SHARDS
+  with pytest.raises(stores.StoreError, match="extra must not exist"):
+    stores.verify_store(path)
+
+
+def test_the_description_of_an_array_is_checked_at_once(path):
+  file = path / "ids" if (path / "ids").exists() else path / "tokens"
+  file = file / "zarr.json"
+  file.write_bytes(file.read_bytes()[:-2] + b" }")
+  with pytest.raises(stores.StoreError, match=f"{file} must be what"):
+    stores.open_store(path)
+
+
+# --- ArrayRecord -------------------------------------------------------------
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+  """Files of an index, of more than are looked at when it is opened."""
+  path = tmp_path / "records"
+  rng = np.random.default_rng(0)
+  testing_stores.make_array_records(
+    path, [rng.integers(0, 250, 20) for _ in range(400)], files=40
+  )
+  testing_stores.open_array_records(path)
+  monkeypatch.setattr(record_files, "_MOST_STAMPS", 10)
+  return path
+
+
+def test_some_of_many_record_files_are_looked_at(records, looked_at):
+  store = testing_stores.open_array_records(records)
+  assert store.num_documents == 400
+  assert len(looked_at) == len(set(looked_at)) == 10
+
+
+def test_a_record_file_that_nobody_looked_at_is_checked_when_read(records):
+  wanted = testing_stores.open_array_records(records).read_document(0).tolist()
+  file = sorted(records.glob("*-of-*"))[7]
+  other = records.parent / "other"
+  testing_stores.make_array_records(other, [[1] * 20] * 10, files=1)
+  file.write_bytes(next(other.iterdir()).read_bytes())
+  store = testing_stores.open_array_records(records)
+  assert store.read_document(0).tolist() == wanted
+  with pytest.raises(stores.StoreError, match=f"{file}.* Put that file back"):
+    store.read_document(75)
+
+
+def test_a_record_file_that_is_looked_at_is_indexed_again(records):
+  before = testing_stores.open_array_records(records).hash
+  file = sorted(records.glob("*-of-*"))[8]
+  other = records.parent / "other"
+  testing_stores.make_array_records(other, [[1] * 20] * 10, files=1)
+  file.write_bytes(next(other.iterdir()).read_bytes())
+  store = testing_stores.open_array_records(records)
+  assert store.hash != before
+  assert store.read_document(80).tolist() == [1] * 20
