@@ -12,6 +12,7 @@ work, so that a run that was killed does not look again:
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
 import contextlib
@@ -20,6 +21,7 @@ import hashlib
 import json
 from typing import Any
 from typing import TypeVar
+import zlib
 
 from chomp_data import errors
 from chomp_data.prepare import detect
@@ -31,9 +33,9 @@ from chomp_data.storage import paths
 
 _T = TypeVar("_T")
 
-# Files of a task, and how many objects of them are looked at at once: looking
-# at one is waiting for it.
-FILES = 256
+# Files of a task: about this many, and at most twice as many.
+_FILES = 256
+# Objects that a task looks at concurrently: most of the time is latency.
 _AT_ONCE = 32
 
 # Changes whenever other pieces are made of the same files.
@@ -151,8 +153,7 @@ def plan_files(
   """
   directory = paths.join(work, "plan") if work else ""
   tasks = [
-    LookTask(tuple(files[i : i + FILES]), part_bytes, read, directory)
-    for i in range(0, len(files), FILES)
+    LookTask(group, part_bytes, read, directory) for group in _grouped(files)
   ]
   return [planned for some in call(look, tasks) for planned in some]
 
@@ -180,6 +181,25 @@ def number(
       piece = dataclasses.replace(piece, first=before + counts[i - 1])
     numbered.append(piece)
   return numbered
+
+
+def _grouped(
+  files: Sequence[base.InputFile],
+) -> Iterator[tuple[base.InputFile, ...]]:
+  """Yields groups of consecutive files.
+
+  Names decide where a group begins, so that a file that is added or removed
+  changes its own group only, and the results of the others are used again.
+  """
+  group: list[base.InputFile] = []
+  for file in files:
+    begins = zlib.crc32(file.name.encode()) % _FILES == 0
+    if group and (begins or len(group) == 2 * _FILES):
+      yield tuple(group)
+      group = []
+    group.append(file)
+  if group:
+    yield tuple(group)
 
 
 def _planned(file: base.InputFile, task: LookTask) -> PlannedFile:

@@ -184,7 +184,9 @@ def prepare(
     holds_store = output.holds_store()
     if not holds_store:
       stack.enter_context(claim)
-    run = _Run(options, "" if holds_store else output.work, engine, report)
+    # What is not replaced is only compared, so there is nothing to resume.
+    resumes = options.overwrite or not holds_store
+    run = _Run(options, output.work if resumes else "", engine, report)
     planned = _planned(run, files)
     prepared = options_lib.identity(
       options,

@@ -131,7 +131,7 @@ class ObjectEnds(ObjectFile):
 
   def __init__(self, url: str, size: int):
     """See `open`."""
-    super().__init__(url, size, until=0)
+    super().__init__(url, size)
     self.info: storage.ObjectInfo | None = None
     self._ends: dict[int, bytes] = {}
 

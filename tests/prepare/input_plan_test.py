@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is found of inputs is saved, checked when it is read, and made again."""
 
+import dataclasses
+
 import pytest
 
 from chomp_data.prepare import detect
@@ -9,6 +11,7 @@ from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
+from chomp_data.prepare import run
 
 READ = records.ReadOptions(raw=False)
 
@@ -80,6 +83,45 @@ def test_a_file_that_changes_is_looked_at_again(root, tmp_path, calls):
   planned, pieces = plan(root, tmp_path / "work")
   assert calls
   assert (planned, pieces) == plan(root, "")
+
+
+def test_a_file_that_is_added_has_few_others_looked_at_again(
+  tmp_path, calls, monkeypatch
+):
+  root = tmp_path / "in"
+  root.mkdir()
+  for i in range(1_500):
+    (root / f"{i:04}.txt").write_text("a text")
+  plan(root, tmp_path / "work")
+  (root / "0007a.txt").write_text("another text")
+  calls.clear()
+  planned, pieces = plan(root, tmp_path / "work")
+  assert 0 < len(calls) < 600
+  assert (planned, pieces) == plan(root, "")
+
+
+def test_a_killed_run_with_overwrite_looks_at_no_file_again(
+  root, tmp_path, calls
+):
+  (root / "damaged").unlink()
+  options = run.Options((str(root),), str(tmp_path / "out"))
+  run.prepare(options)
+  (root / "3.jsonl").write_text('{"text": "another"}\n')
+  options = dataclasses.replace(options, overwrite=True)
+
+  def stop(progress):
+    if progress.stage == "encode":
+      raise KeyboardInterrupt
+
+  calls.clear()
+  with pytest.raises(KeyboardInterrupt):
+    run.prepare(options, stop)
+  assert calls
+  calls.clear()
+  store, written = run.prepare(options)
+  assert written
+  assert store.num_documents == 31
+  assert not calls
 
 
 def test_numbers_of_lines_go_on_through_the_pieces_of_a_file(root):
