@@ -203,7 +203,9 @@ def assert_taken_as_they_are(root, names, kinds):
   after = stamps(root)
   assert {name: after.get(name) for name in before} == before
   new = {name.split("/")[-2].lstrip(".") for name in after.keys() - before}
-  assert {name.partition("-")[0] for name in new} <= {"exact", "row_sums"}
+  assert {name.partition("-")[0] for name in new} <= {
+    *("exact", "row_sums", "samples_arrow_sizes")
+  }
 
 
 def test_a_kept_state_tells_when_stores_joined(root):

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
+from chomp_data.storage import file_maps
+from chomp_data.stores import samples as samples_lib
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.testing import stores as testing_stores
+from examples import save_to_disk
 
 NUM_SHARDS = 40
 CHUNK = 64
@@ -73,6 +76,22 @@ def test_those_of_a_store_of_few_files_are(path, looked_at, monkeypatch):
   monkeypatch.setattr(zarr_opening, "_LISTED_FILES", 10 * NUM_SHARDS)
   stores.open_store(path)
   assert len(looked_at) >= NUM_SHARDS
+
+
+def test_no_shard_file_is_looked_at_to_open_a_store_in_a_worker(
+  path, monkeypatch, looked_at
+):
+  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", 10 * NUM_SHARDS)
+  store = stores.open_store(path)
+  sent = pickle.dumps(store)
+  del store  # As in a process that has not opened it.
+  looked_at.clear()
+  worker_store = pickle.loads(sent)
+  assert worker_store.num_documents == NUM_SHARDS
+  assert not looked_at
+  (path / "tokens" / "c" / "7").write_bytes(b"")
+  with pytest.raises(stores.StoreError, match=r"tokens/c/7.* must .*Restore"):
+    read(worker_store, 7)
 
 
 @pytest.mark.parametrize("change", ["cut", "emptied", "grown", "gone", "other"])
@@ -156,3 +175,42 @@ def test_a_record_file_that_is_looked_at_is_indexed_again(records):
   store = testing_stores.open_array_records(records)
   assert store.hash != before
   assert store.read_document(80).tolist() == [1] * 20
+
+
+# --- save_to_disk ------------------------------------------------------------
+
+
+def test_an_indexed_dataset_of_many_arrow_files_opens_one(
+  tmp_path, monkeypatch, looked_at
+):
+  path = tmp_path / "samples"
+  samples = [
+    (
+      {"pixels": np.full((2, 2), number, np.uint8)},
+      {"height": 2, "width": 2, "label": number},
+    )
+    for number in range(NUM_SHARDS)
+  ]
+  save_to_disk.save_to_disk(path, samples, samples_per_file=1)
+
+  def opened():
+    return samples_lib.open_samples(path, fields=["pixels"])
+
+  opened()
+  mapped = []
+  map_file = file_maps.mapped
+
+  def counted(file, dtype):
+    mapped.append(os.fspath(file))
+    return map_file(file, dtype)
+
+  monkeypatch.setattr(file_maps, "mapped", counted)
+  looked_at.clear()
+  store = opened()
+  heights, widths = store.sizes()
+  assert heights.tolist() == widths.tolist() == [2] * NUM_SHARDS
+  assert len([name for name in mapped if name.endswith(".arrow")]) == 1
+  # One status for each file: whether it is the one that was indexed.
+  assert len(looked_at) <= NUM_SHARDS + 1
+  assert (store.read([17])["pixels"] == 17).all()
+  assert len([name for name in mapped if name.endswith(".arrow")]) == 2

@@ -52,9 +52,7 @@ def load_or_build(
       another corpus but damaged or exchanged, or `may_build` is False.
   """
   sidecar = sidecar_of(corpus)
-  home = corpus.home
-  if index_dir is not None:
-    home = pathlib.Path(index_dir) / pathlib.Path(home).absolute().name
+  home = home_of(corpus, index_dir)
   files: Sequence[Any] | None = None
   if verifies_reads and isinstance(corpus, record_files.Corpus):
     files = _indexed_files(corpus, home, name, key)
@@ -80,6 +78,15 @@ def load_or_build(
     return build()
 
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
+
+
+def home_of(
+  corpus: Files, index_dir: str | os.PathLike[str] | None
+) -> str | os.PathLike[str]:
+  """Returns the path beside which indexes of a corpus are kept."""
+  if index_dir is None:
+    return corpus.home
+  return pathlib.Path(index_dir) / pathlib.Path(corpus.home).absolute().name
 
 
 def _indexed_files(

@@ -13,8 +13,10 @@ is verified once, when it is first read: Arrow has no checksums.
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 from typing import Any
 
@@ -34,6 +36,8 @@ from chomp_data.stores.samples import sample_fields
 _STATE = "state.json"
 _SPLITS = "dataset_dict.json"
 _NAME = "samples_arrow"
+# Where batches are and how large samples are, so that opening maps one file.
+_SIZES_NAME = "samples_arrow_sizes"
 _SCHEMA = 1
 
 # The end of a stream. Without it a file that was cut between two batches would
@@ -58,6 +62,14 @@ def is_saved(path: pathlib.Path) -> bool:
       f" one, as {path / splits[0]}."
     )
   return (path / _STATE).is_file()
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+  """A mapped file and its record batches that are not empty."""
+
+  file: arrow_columns.MappedFile
+  batches: list[Any]
 
 
 class Reader:
@@ -86,42 +98,47 @@ class Reader:
   ):
     """Opens files and their index; see `samples.open_samples`."""
     self._path = path
-    names = file_names(path)
-    corpus = record_files.Corpus(path, names, path)
-    sizes = [corpus.path(i).stat().st_size for i in range(len(names))]
+    self._side_names = height_field, width_field
+    self._corpus = record_files.Corpus(path, file_names(path), path)
     arrays = files_index.load_or_build(
-      corpus,
+      self._corpus,
       _NAME,
       {"schema": _SCHEMA},
       index_dir,
       build,
-      lambda: _built(corpus, sizes),
+      lambda: _built(self._corpus),
       verifies_reads=True,
     )
     self.content: str = arrays["content"].read().tobytes().hex()
     index = arrays["crc32c"].path.parent
-    remedy = f"{record_files.RESTORE} If it is right as it is, remove {index}."
-    num_pages = [-(-size // arrow_columns.PAGE_BYTES) for size in sizes]
-    crc32c = np.split(arrays["crc32c"].read(), np.cumsum(num_pages)[:-1])
-    self._batches: list[tuple[arrow_columns.MappedFile, Any]] = []
-    for i, expected in enumerate(arrays["layout"].read().tolist()):
-      file = arrow_columns.MappedFile(corpus.path(i), crc32c[i], remedy)
-      batches = _batches(file)
-      # The descriptions of batches are in pages that are not verified here.
-      if _layout(file, batches) != expected:
-        raise errors.StoreError(
-          f"{file.path} must have the batches that were indexed, got others."
-          f" {record_files.RESTORE}"
-        )
-      self._batches += [(file, batch) for batch in batches if batch.num_rows]
-    if not self._batches:
-      raise errors.StoreError(f"{path} must hold samples, got none.")
-    rows = [batch.num_rows for _, batch in self._batches]
-    self._first = np.concatenate([[0], np.cumsum(rows)])
-    schema = self._batches[0][1].schema
-    self._check_schemas(schema)
-    self._check_fields(schema, fields, height_field, width_field)
+    self._remedy = (
+      f"{record_files.RESTORE} If it is right as it is, remove {index}."
+    )
+    self._crc32c = arrays["crc32c"]
+    self._layouts: list[int] = arrays["layout"].read().tolist()
+    # Open files, by number, and columns of them that were read.
+    self._files: dict[int, _File] = {}
     self._columns: dict[tuple[int, str], arrow_columns.Column] = {}
+    self._schema: Any = None
+    sizes = side_index.load_or_build(
+      files_index.home_of(self._corpus, index_dir),
+      _SIZES_NAME,
+      {
+        "schema": _SCHEMA,
+        "content": self.content,
+        "fields": [height_field, width_field],
+        "samples": list(fields),
+      },
+      lambda: [self._sizes(fields)],
+    )
+    self._first_page = sizes["first_page"].read()
+    self._first = sizes["first"].read()
+    self._batch_file = sizes["file"].read()
+    self._file_batch = sizes["batch"].read()
+    self.heights: np.ndarray = sizes["heights"].read()
+    self.widths: np.ndarray = sizes["widths"].read()
+    schema = self._batch(0)[1].schema
+    self._check_fields(schema, fields, height_field, width_field)
     self.value_dtypes: dict[str, np.dtype | None] = {
       column.name: arrow_columns.value_dtype(column.type)
       for column in schema
@@ -130,8 +147,6 @@ class Reader:
     self.raw: tuple[str, ...] = tuple(
       name for name in fields if self._column(0, name).is_raw
     )
-    self.heights: np.ndarray = self._sides(height_field)
-    self.widths: np.ndarray = self._sides(width_field)
 
   def records(
     self, indices: np.ndarray, fields: Sequence[str], names: Sequence[str]
@@ -154,41 +169,95 @@ class Reader:
         ) from error
       yield arrays, values
 
+  def _sizes(self, fields: Sequence[str]) -> dict[str, np.ndarray]:
+    """Opens all files; returns where batches are, and sizes of samples."""
+    names = self._corpus.names
+    pages = [
+      -(-self._corpus.path(i).stat().st_size // arrow_columns.PAGE_BYTES)
+      for i in range(len(names))
+    ]
+    self._first_page = np.concatenate([[0], np.cumsum(pages)])
+    files = [self._file(i) for i in range(len(names))]
+    counts = [len(file.batches) for file in files]
+    if not sum(counts):
+      raise errors.StoreError(f"{self._path} must hold samples, got none.")
+    self._check_fields(self._schema, fields, *self._side_names)
+    rows = [batch.num_rows for file in files for batch in file.batches]
+    self._first = np.concatenate([[0], np.cumsum(rows)])
+    self._batch_file = np.repeat(np.arange(len(names)), counts)
+    self._file_batch = np.concatenate([np.arange(count) for count in counts])
+    heights, widths = (
+      np.concatenate([self._sides(i, name) for i in range(len(rows))])
+      for name in self._side_names
+    )
+    return {
+      "first_page": self._first_page,
+      "first": self._first,
+      "file": self._batch_file,
+      "batch": self._file_batch,
+      "heights": heights.astype(np.int32),
+      "widths": widths.astype(np.int32),
+    }
+
+  def _file(self, number: int) -> "_File":
+    """Returns an open file; maps and checks it when it is first needed."""
+    opened = self._files.get(number)
+    if opened is None:
+      first, last = self._first_page[number : number + 2].tolist()
+      file = arrow_columns.MappedFile(
+        self._corpus.path(number), self._crc32c.read(first, last), self._remedy
+      )
+      batches = _batches(file)
+      # The descriptions of batches are in pages that are not verified here.
+      if _layout(file, batches) != self._layouts[number]:
+        raise errors.StoreError(
+          f"{file.path} must have the batches that were indexed, got others."
+          f" {record_files.RESTORE}"
+        )
+      batches = [batch for batch in batches if batch.num_rows]
+      for batch in batches:
+        self._schema = self._schema or batch.schema
+        if not batch.schema.equals(self._schema):
+          raise errors.StoreError(
+            f"{file.path} must have the columns of the files before it, got"
+            f" {', '.join(batch.schema.names)}, or other types. Save the"
+            " dataset again."
+          )
+      opened = self._files[number] = _File(file, batches)
+    return opened
+
+  def _batch(self, batch: int) -> tuple[arrow_columns.MappedFile, Any]:
+    """Returns a record batch, and the file that it is in."""
+    file = self._file(int(self._batch_file[batch]))
+    return file.file, file.batches[self._file_batch[batch]]
+
   def _column(self, batch: int, name: str) -> arrow_columns.Column:
     column = self._columns.get((batch, name))
     if column is None:
-      file, record_batch = self._batches[batch]
+      file, record_batch = self._batch(batch)
+      if name not in self._side_names:
+        # The index has the sizes of what the file still holds.
+        for side in self._side_names:
+          self._column(batch, side).numbers()
       column = arrow_columns.Column(file, record_batch.column(name), name)
       self._columns[batch, name] = column
     return column
 
-  def _sides(self, name: str) -> np.ndarray:
-    """Returns int32[num_samples], the heights or widths."""
-    parts = []
-    for batch in range(len(self._batches)):
-      values = self._column(batch, name).numbers()
-      if (
-        values is None
-        or values.dtype.kind not in "iu"
-        or values.max() >= 2**31
-        or values.min() < 1
-      ):
-        first = int(self._first[batch])
-        for row in range(self._batches[batch][1].num_rows):
-          value = self._column(batch, name).item(row)
-          sample_fields.side_of(self._path, first + row, name, value)
-        values = np.zeros(0)
-      parts.append(values)
-    return np.concatenate(parts).astype(np.int32)
-
-  def _check_schemas(self, schema: Any) -> None:
-    for file, batch in self._batches:
-      if not batch.schema.equals(schema):
-        raise errors.StoreError(
-          f"{file.path} must have the columns of the files before it, got"
-          f" {', '.join(batch.schema.names)}, or other types. Save the dataset"
-          " again."
-        )
+  def _sides(self, batch: int, name: str) -> np.ndarray:
+    """Returns the heights or widths of a batch's samples."""
+    values = self._column(batch, name).numbers()
+    if (
+      values is None
+      or values.dtype.kind not in "iu"
+      or values.max() >= 2**31
+      or values.min() < 1
+    ):
+      first, last = self._first[batch : batch + 2].tolist()
+      for row in range(last - first):
+        value = self._column(batch, name).item(row)
+        sample_fields.side_of(self._path, first + row, name, value)
+      raise AssertionError(f"{self._path}: a column of sizes of other types")
+    return values
 
   def _check_fields(
     self, schema: Any, fields: Sequence[str], *sides: str
@@ -229,13 +298,21 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
       f"{path} must hold its samples in order, got a selection of them by"
       " another file. Save `flatten_indices()` of it."
     )
+  # From the listing: their status is not asked for.
+  with os.scandir(path) as entries:
+    regular = {
+      entry.name for entry in entries if entry.is_file(follow_symlinks=False)
+    }
   for name in names:
     if not relative_names.is_part(name):
       raise errors.StoreError(
         f"{path / _STATE} must name files beside it, got"
         f" {relative_names.brief(name)}. Save the dataset again."
       )
-    if not relative_names.path_below(path, name, path / _STATE).is_file():
+    if (
+      name not in regular
+      and not relative_names.path_below(path, name, path / _STATE).is_file()
+    ):
       raise errors.StoreError(
         f"{path / name} must exist, as {_STATE} says. Restore it, or save the"
         " dataset again."
@@ -314,10 +391,9 @@ def _check_whole(
     ) from error
 
 
-def _built(
-  corpus: record_files.Corpus, sizes: Sequence[int]
-) -> side_index.Parts:
+def _built(corpus: record_files.Corpus) -> side_index.Parts:
   """Reads all bytes once; yields the arrays of the index."""
+  sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
   content = hashlib.sha256()
   with files_index.progress(corpus.home, sum(sizes)) as bar:

@@ -38,9 +38,9 @@ from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import mapped_array
 from chomp_data.stores.zarr import stored_array
 
-# Stores of at most so many shard files are listed when they are opened. Of
-# larger ones each file is checked when it is first read: else every process
-# that opens one asks a shared file system for tens of thousands of files.
+# Stores of at most so many shard files are listed when they are first opened.
+# Of larger ones, and in worker processes, each file is checked when it is first
+# read: else every process asks a shared file system for thousands of files.
 _LISTED_FILES = 1_024
 
 
@@ -126,7 +126,7 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     num_shards = sum(
       entry.layout.num_shards for entry in manifest.arrays.values()
     )
-    if num_shards <= _LISTED_FILES:
+    if not copies and num_shards <= _LISTED_FILES:
       check_files(pathlib.Path(path), manifest)
   checked = _Checked(manifest, {}, signature)
   _held[path] = checked
