@@ -24,7 +24,7 @@ from chomp_data.prepare.tokenizers import kinds
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
-from chomp_data.splice import grid
+from chomp_data.splice import source as splice_source
 from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
@@ -139,7 +139,7 @@ def test_a_row_kind_is_a_class_and_an_entry(head, store):
   assert batch["tokens"][1, :7].tolist() == wanted[SEQ_LEN:].tolist()
   assert len(kept) == len(wanted)
   assert pipe.accounts.at(3)["a"].tokens == int(pipe.plan(0, 3).length.sum())
-  assert len(grid.validation_of(pipe.sources["a"]))
+  assert len(splice_source.validation_of(pipe.sources["a"]))
 
 
 @pytest.mark.parametrize("kind", ["none", "full", "era", "block"])

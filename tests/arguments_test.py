@@ -303,7 +303,6 @@ def calls(made):
     "RowSource.prefetch": {"spans": spans},
     "RowSource.read": {"spans": spans},
     "RowSource.rows_of": {"document": 0, "epoch": 0},
-    "RowSource.uniform": {"epoch": 0, "unit": "tokens"},
     "RowSource.units": {"epoch": 0, "positions": numbers, "unit": "tokens"},
     "Epochs.total": {"epochs": 3},
     "SampleStore.metadata": {"indices": numbers},

@@ -7,7 +7,7 @@ the sum of the units of each sample. NumPy only.
 """
 
 from collections.abc import Callable
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class BatchList(prefix_sums.PrefixSums):
   Attributes:
     order: The order of the batches.
     epochs: Groups of epochs of the order.
-    repeating_units: The unit, where all groups consume the same.
+    repeating_units: 0 of the unit, where all groups consume the same.
   """
 
   def __init__(
@@ -61,21 +61,19 @@ class BatchList(prefix_sums.PrefixSums):
     elif (order.used_samples == order.batches * order.batch_sizes).all():
       of_batches = np.unique((order.batch_sizes * units)[used])
       each = int(of_batches[0]) if len(of_batches) == 1 else None
-    self.repeating_units: Collection[str] = (_UNIT,) if repeats else ()
+    self.repeating_units: Mapping[str, int] = {_UNIT: 0} if repeats else {}
     num_rows = None
     if order.epochs is not None:
       num_rows = order.epochs * order.num_batches
     super().__init__(self, _UNIT, num_rows, each)
 
-  def uniform(self, epoch: int, unit: str) -> None:
-    """Returns None: batches differ, or all sums follow from one batch."""
-    del epoch, unit
-
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits:
+  ) -> row_units.BlockUnits | None:
     """Returns what all batches of a group consume, as one block."""
-    del unit, rows
+    del unit
+    if rows == 0:
+      return None
     order = self.order
     numbers = epoch * self._group + np.arange(self._group)
     total = 0

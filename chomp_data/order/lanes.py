@@ -48,14 +48,6 @@ class LaneOrder(orders.Order):
     default=None, repr=False
   )
 
-  def __post_init__(self) -> None:
-    for name, fix in (
-      ("lanes", "Give how many there are."),
-      ("lane_rows", "Give the rows of a lane that follow each other."),
-      ("window_rows", "Give the rows of a lane that are mixed."),
-    ):
-      orders.check_positive(name, getattr(self, name), fix)
-
   def window_bounds(
     self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray]:

@@ -41,18 +41,6 @@ def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
   return hashing.fold_key("own", own_seed, name, "shuffle")
 
 
-def check_positive(name: str, value: int, fix: str) -> None:
-  """Raises ValueError unless an argument is an integer of at least 1."""
-  if (
-    isinstance(value, bool)
-    or not isinstance(value, int | np.integer)
-    or value < 1
-  ):
-    raise ValueError(
-      f"`{name}` must be an integer of at least 1, got {value!r}. {fix}"
-    )
-
-
 class Order(abc.ABC):
   """Maps positions of an epoch to rows of that epoch."""
 
@@ -112,6 +100,11 @@ class Order(abc.ABC):
       int64[N].
     """
 
+  def block_rows(self, rows: int) -> int:
+    """Returns how many of about `rows` rows stay together; 0 if none do."""
+    del rows
+    return 0
+
   @abc.abstractmethod
   def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the rows at positions int64[N] of one epoch, int64[N]."""
@@ -145,18 +138,6 @@ class WindowOrder(Order):
 
   key: int
   perm_type: str
-
-  def __post_init__(self) -> None:
-    if not 0 <= self.key < 2**64:
-      raise ValueError(
-        f"`key` must be in 0 .. 2**64 - 1, got {self.key}. Make it with"
-        " `order_key`."
-      )
-    if self.perm_type not in PERM_TYPES:
-      raise ValueError(
-        f"`perm_type` must be one of {', '.join(PERM_TYPES)}, got"
-        f" {self.perm_type!r}. Use 'feistel'."
-      )
 
   def epoch_key(self, part: str, epoch: int) -> np.ndarray:
     """Returns the key of an epoch for one named use, uint64[1]."""
@@ -246,9 +227,9 @@ class EraOrder(WindowOrder):
   key: int
   perm_type: str = "feistel"
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_positive("era_length", self.era_length, "Give the rows of an era.")
+  def block_rows(self, rows: int) -> int:
+    """Returns the rows of whole eras."""
+    return self.era_length * (max(1, rows // self.era_length) if rows else 0)
 
   def _windows(
     self, index: np.ndarray, epoch: int, size: int
@@ -262,24 +243,65 @@ class EraOrder(WindowOrder):
 class BlockShuffle(WindowOrder):
   """Permutes blocks, then the rows of each window of permuted blocks.
 
-  The last window may have fewer blocks. The tail, a short block at the end, is
+  The last window may have fewer blocks. A tail, a short block at the end, is
   last in every epoch and permuted separately.
   """
 
   window_blocks: int
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_positive(
-      "window_blocks", self.window_blocks, "Give the blocks mixed together."
-    )
+  @abc.abstractmethod
+  def edges(self, epoch: int, size: int) -> np.ndarray:
+    """Returns the first row of each block, and all rows, int64[nb + 1]."""
 
-  def _window_keys(
-    self, window: np.ndarray, in_tail: np.ndarray, epoch: int
-  ) -> np.ndarray:
-    """Returns the keys of windows, of which some are the tail, uint64[N]."""
-    keys = hashing.fold(self.epoch_key("window", epoch), window)
-    return np.where(in_tail, self.epoch_key("tail", epoch), keys)
+  def has_tail(self, size: int) -> bool:
+    """Returns whether the last block is the tail."""
+    del size
+    return False
+
+  def permuted_blocks(
+    self, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the blocks of an epoch in their permuted order.
+
+    Returns:
+      int64[nb], the block at each rank, and int64[nw + 1], the first rank of
+      each window, and all blocks. The tail is a window.
+    """
+    num_blocks = len(self.edges(epoch, size)) - 1
+    # Blocks that are permuted; the tail is not.
+    count = num_blocks - self.has_tail(size)
+    order = np.arange(num_blocks)
+    key = self.epoch_key("blocks", epoch)
+    order[:count] = self.permuted(order[:count], max(count, 1), key)
+    ranks = np.arange(0, count, self.window_blocks)
+    return order, np.append(ranks, np.arange(count, num_blocks + 1))
+
+  def window_sums(
+    self, values: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns sums over windows of values of blocks.
+
+    Args:
+      values: int64[nb], one per block, in the order of `edges`.
+      epoch: The epoch.
+      size: Its rows.
+
+    Returns:
+      int64[nw + 1], the first position of each window, and all rows; and
+      int64[nw], the sums.
+    """
+    order, ranks = self.permuted_blocks(epoch, size)
+    lengths = np.diff(self.edges(epoch, size))[order]
+    positions = np.append(0, np.cumsum(lengths))[ranks]
+    return positions, np.add.reduceat(values[order], ranks[:-1])
+
+  def block_rows(self, rows: int) -> int:
+    """Returns `rows`: blocks of the source stay together."""
+    return rows
+
+  def _window_keys(self, window: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the keys of windows, uint64[N]."""
+    return hashing.fold(self.epoch_key("window", epoch), window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,11 +322,18 @@ class BlockOrder(BlockShuffle):
   key: int
   perm_type: str = "feistel"
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_positive(
-      "io_block_size", self.io_block_size, "Give the rows read together."
-    )
+  def edges(self, epoch: int, size: int) -> np.ndarray:
+    """Returns the first row of each block, and all rows, int64[nb + 1]."""
+    del epoch
+    return np.append(np.arange(0, size, self.io_block_size), size)
+
+  def has_tail(self, size: int) -> bool:
+    """Returns whether rows are left after the last full block."""
+    return size % self.io_block_size > 0
+
+  def block_rows(self, rows: int) -> int:
+    """Returns the rows of a block."""
+    return self.io_block_size if rows else 0
 
   def rows(self, place: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the rows at places in permuted blocks; inverts `places`."""
@@ -336,5 +365,7 @@ class BlockOrder(BlockShuffle):
     return (
       np.where(in_tail, tail, begin),
       np.where(in_tail, size, np.minimum(begin + window_rows, tail)),
-      self._window_keys(window, in_tail, epoch),
+      np.where(
+        in_tail, self.epoch_key("tail", epoch), self._window_keys(window, epoch)
+      ),
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reorders the rows of a source, differently in every epoch."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
@@ -85,7 +85,6 @@ class ShuffledSource(row_source.RowSource):
       )
     if problems:
       raise schema.ConfigError(problems)
-    rows.full_order |= options.kind == "full"
     self.rows = rows
     self.options = options
     self.name: str = rows.name
@@ -196,9 +195,10 @@ class ShuffledSource(row_source.RowSource):
       self.windows = self.windows.kept_within(cache_bytes)
       self.store.set_cache_bytes(self.windows.total_bytes)
 
-  def validation(self) -> row_source.RowSource | None:
-    """Returns the wrapped source's documents for evaluation, or None."""
-    return self.rows.validation()
+  def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
+    """Announces a reader to the wrapped source."""
+    full_order |= self.options.kind == "full"
+    self.rows.prepare(max_epochs, full_order)
 
   def read_group(self, row: int) -> tuple[int, int]:
     """Returns the rows around a row that are best read together.
@@ -225,28 +225,9 @@ class ShuffledSource(row_source.RowSource):
     return start + int(begin[0]), start + int(end[0])
 
   @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch after the ramp consumes the same number."""
+  def repeating_units(self) -> Mapping[str, int]:
+    """Those of the wrapped rows."""
     return self.rows.repeating_units
-
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns the units of rows that are all equal; None where rows differ.
-
-    The positions of exceptions are those in this order.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-    """
-    uniform = self.rows.uniform(epoch, unit)
-    if uniform is None:
-      return None
-    rows = np.asarray(list(uniform.exceptions), np.int64)
-    positions = self.positions(rows, epoch).tolist()
-    return row_units.Uniform(
-      uniform.each,
-      dict(zip(positions, uniform.exceptions.values(), strict=True)),
-    )
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
@@ -255,49 +236,27 @@ class ShuffledSource(row_source.RowSource):
 
     For a block shuffle these are its windows; for eras, as many eras as have
     about `rows` rows.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-      rows: Rows of a block; None if only the sum of all blocks is needed.
-
-    Returns:
-      The units of each block, or None if rows must be planned.
     """
-    order = self._order
-    if rows is None:
-      return self.rows.block_units(epoch, unit, None)
-    match order:
-      case orders.NoneOrder():
-        return self.rows.block_units(epoch, unit, rows)
-      case unequal_blocks.UnequalBlockOrder():
-        boundaries = self._blocks(epoch)
-      case orders.BlockOrder():
-        rows = order.io_block_size
-        boundaries = row_units.every(rows, self.rows.epochs.size(epoch))
-        order = self._as_unequal(order)
-      case orders.EraOrder():
-        rows = order.era_length * max(1, rows // order.era_length)
-        boundaries = row_units.every(rows, self.rows.epochs.size(epoch))
-      case _:
-        return None
+    order, size = self._order, self.rows.epochs.size(epoch)
+    if rows is None or isinstance(order, orders.NoneOrder):
+      return self.rows.block_units(epoch, unit, rows)
+    rows = order.block_rows(rows)
     blocks = self.rows.block_units(epoch, unit, rows)
-    if blocks is None or not np.array_equal(blocks.starts, boundaries):
+    if blocks is None:
       return None
+    if blocks.equal:
+      return blocks.reordered(lambda moved: self.positions(moved, epoch))
     if isinstance(order, orders.EraOrder):
       # Rows move within their era only.
-      return blocks
-    positions, sums = order.sums(epoch, blocks.units)
-    return row_units.BlockUnits(positions, np.diff(sums))
+      edges = row_units.every(rows, size)
+      return blocks if np.array_equal(blocks.starts, edges) else None
+    assert isinstance(order, orders.BlockShuffle)
+    if not np.array_equal(blocks.starts, order.edges(epoch, size)):
+      return None
+    return row_units.BlockUnits(*order.window_sums(blocks.units, epoch, size))
 
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns the units that rows of an epoch consume, int64[N].
-
-    Args:
-      epoch: The epoch, from 0.
-      positions: int64[N], positions in this order.
-      unit: What is counted, such as "tokens".
-    """
+    """Returns the units that rows of an epoch consume, int64[N]."""
     size = self.rows.epochs.size(epoch)
     rows = self._order.permute(positions, epoch, size)
     return self.rows.units(epoch, rows, unit)
@@ -427,20 +386,6 @@ class ShuffledSource(row_source.RowSource):
       lane_rows=lanes.lane_rows,
       window_rows=block * width,
       first_row=self.rows.epochs.first_row,
-    )
-
-  def _as_unequal(
-    self, order: orders.BlockOrder
-  ) -> unequal_blocks.UnequalBlockOrder:
-    """Returns the same order as an `UnequalBlockOrder` with equal blocks."""
-    return unequal_blocks.UnequalBlockOrder(
-      boundaries=lambda epoch: row_units.every(
-        order.io_block_size, self.rows.epochs.size(epoch)
-      ),
-      window_blocks=order.window_blocks,
-      key=order.key,
-      perm_type=order.perm_type,
-      last_is_tail=len(self.rows) % order.io_block_size > 0,
     )
 
 

@@ -6,7 +6,7 @@
 a row source of them.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 import dataclasses
 import os
 from typing import Any
@@ -146,9 +146,6 @@ class BinSource(packed_source.PackedSource):
     self.packing: window_packing.WindowPacking = window_packing.WindowPacking(
       self._documents, options, seq_len=seq_len, order_key=self._order_key
     )
-    # 'ffd' cuts a document at multiples of seq_len in every epoch; where
-    # 'exact' cuts it depends on the other documents of its window.
-    self.spans_repeat: bool = self.spans_repeat or not self.packing.exact
     if options.packing_max_docs_per_bin is not None:
       self.document_slots: int = min(options.packing_max_docs_per_bin, seq_len)
     self._row_key = hashing.fold_key(seed, name, "rows")
@@ -156,6 +153,8 @@ class BinSource(packed_source.PackedSource):
       background_packer.BackgroundPacker(self.packing)
     )
     self._warn_of_cost(path)
+    # The arguments of `prepare`; None while rows are only planned.
+    self._reader: tuple[int | None, bool] | None = None
     self._num_rows = self.packing.num_rows(0)
     self._epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(self._num_rows)
     if options.orders_differ:
@@ -171,22 +170,24 @@ class BinSource(packed_source.PackedSource):
     """The rows of epochs; they differ where each packs documents again."""
     return self._epochs
 
-  def blocks(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_windows + 1], the first row of each packing window.
+  @schema.arguments(**row_source.PREPARE_RULES)
+  def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
+    """Packs in the background what a reader needs next, while it plans."""
+    self._reader = max_epochs, full_order
 
-    Args:
-      epoch: The epoch, from 0.
-    """
+  def blocks(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_windows + 1], the first row of each packing window."""
     epoch = integers.whole("epoch", epoch)
     return self.packing.row_starts(self._order_epoch(epoch))
 
   @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same number."""
-    # 'ffd' cuts a document at the same tokens in every epoch.
+  def repeating_units(self) -> Mapping[str, int]:
+    """The first epoch from which on all consume the same, by unit."""
+    # 'ffd' cuts a document at multiples of seq_len in every epoch; where
+    # 'exact' cuts it depends on the other documents of its window.
     if self.options.orders_differ and self.packing.exact:
-      return ("tokens",)
-    return "tokens", "loss_tokens"
+      return {"tokens": 0}
+    return {"tokens": 0, "loss_tokens": 0, "spans": 0}
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
@@ -216,19 +217,13 @@ class BinSource(packed_source.PackedSource):
 
     Trained tokens are tokens minus spans; where the store has labels, they are
     counted once for each order of documents.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-      rows: Not used, because packing windows are the blocks.
-
-    Returns:
-      The units of each block, or None if they are not known.
     """
     order = self._order_epoch(epoch)
     trained = unit == "loss_tokens"
-    if unit not in ("tokens", "loss_tokens") or (
-      trained and self.packing.exact and self.options.orders_differ
+    if (
+      rows == 0
+      or unit not in ("tokens", "loss_tokens")
+      or (trained and self.packing.exact and self.options.orders_differ)
     ):
       return super().block_units(epoch, unit, rows)
     starts = self.packing.row_starts(order)
@@ -255,13 +250,7 @@ class BinSource(packed_source.PackedSource):
 
   @schema.arguments(**row_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns the units that rows of an epoch consume, from sums on disk.
-
-    Args:
-      epoch: The epoch, from 0.
-      positions: int64[N], rows of the epoch.
-      unit: What is counted, such as "tokens".
-    """
+    """Returns the units that rows of an epoch consume, from sums on disk."""
     trained = unit == "loss_tokens" and self.store.labels.trains_on_all
     order = self._order_epoch(epoch)
     sums = self.packing.row_sums(order) if unit == "tokens" or trained else None
@@ -354,18 +343,19 @@ class BinSource(packed_source.PackedSource):
     self, epoch: np.ndarray, index: np.ndarray, order: int
   ) -> spans_lib.Spans:
     window, row = self._packed_at(epoch, index, order)
-    if len(index) and self.expected_passes != 0:
-      self._pack_ahead(order, int(index[-1]))
+    if len(index) and self._reader is not None:
+      self._pack_ahead(order, int(index[-1]), *self._reader)
     return self.packing.plan(window, row, order)
 
-  def _pack_ahead(self, order: int, row: int) -> None:
+  def _pack_ahead(
+    self, order: int, row: int, max_epochs: int | None, full_order: bool
+  ) -> None:
     """Starts to pack in the background what the reader of a row needs next."""
     if self.packing.exact:
-      if self.full_order and self.store.num_documents >= INDEXED_DOCUMENTS:
+      if full_order and self.store.num_documents >= INDEXED_DOCUMENTS:
         self.background.request(order)
     elif self.options.orders_differ:
       num_rows = int(self.packing.row_starts(order)[-1])
-      max_epochs = self.expected_passes
       if row >= _AHEAD_FROM * num_rows and (
         max_epochs is None or order + 1 < max_epochs
       ):

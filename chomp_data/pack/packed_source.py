@@ -73,8 +73,6 @@ class PackedSource(row_source.RowSource):
     self.store = store
     self.options = options
     self._seed = seed
-    self.one_span: bool = True
-    self.spans_repeat: bool = not options.orders_differ
     self.layout: row_layout.RowLayout = packed_layout(
       store, options, seq_len, path
     )

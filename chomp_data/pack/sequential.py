@@ -7,7 +7,7 @@ stream, wherever documents begin, so that a binary search in prefix sums of
 lengths finds the documents of any row.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 import os
 from typing import ClassVar
 
@@ -92,56 +92,35 @@ class SequentialSource(packed_source.PackedSource):
     return whole_rows + (tail_tokens > 0 and self.options.tail == "pad")
 
   @property
-  def tail_tokens(self) -> int:
-    """Tokens of the last row if it holds filler as well, else 0."""
-    num_tokens = self._num_tokens % self.seq_len
-    return num_tokens if self.options.tail == "pad" else 0
-
-  @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same number."""
+  def repeating_units(self) -> Mapping[str, int]:
+    """The first epoch from which on all consume the same, by unit."""
     if self.options.orders_differ:
-      return ("tokens",)
-    return "tokens", "loss_tokens"
-
-  @schema.arguments(**row_units.UNIFORM_RULES)
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns the tokens of full rows and of the tail; None of other units.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted, such as "tokens".
-    """
-    if unit != "tokens":
-      return super().uniform(epoch, unit)
-    tail = self.tail_tokens
-    return row_units.Uniform(
-      self.seq_len, {len(self) - 1: tail} if tail else {}
-    )
+      return {"tokens": 0}
+    return {"tokens": 0, "loss_tokens": 0, "spans": 0}
 
   @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns the trained tokens of blocks of rows.
+    """Returns the units of blocks of rows.
 
-    A row has one span at its first column, and one for each document that
+    Of tokens, all rows but a padded last one consume the same. Trained tokens:
+    a row has one span at its first column, and one for each document that
     begins inside it; the first token of a span is not trained on. Spans are
     counted in a pass over lengths; where the store has labels, trained tokens
     are counted in a pass over these. Where each epoch has its own order of
     documents, only the sum of a whole epoch is counted.
-
-    Args:
-      epoch: The epoch, from 0.
-      unit: What is counted.
-      rows: Rows of a block; None if only the sum of all blocks is needed.
-
-    Returns:
-      The units of each block, or None if they are not known.
     """
+    if unit == "tokens":
+      whole_rows = self._num_tokens // self.seq_len
+      starts = np.unique([0, whole_rows, len(self)])
+      tokens = np.minimum(starts * self.seq_len, self._num_tokens)
+      return row_units.BlockUnits(starts, np.diff(tokens), equal=True)
     labelled = not self.store.labels.trains_on_all
     differ = self.options.orders_differ
-    if unit != "loss_tokens" or (differ and (labelled or rows is not None)):
+    if unit != "loss_tokens" or (
+      rows == 0 or (differ and (labelled or rows is not None))
+    ):
       return super().block_units(epoch, unit, rows)
     rows = rows or (len(self) if differ else row_units.BLOCK_ROWS)
     order = self._order_epoch(epoch)

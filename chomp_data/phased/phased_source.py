@@ -14,7 +14,6 @@ name the documents themselves.
 """
 
 import abc
-from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -104,10 +103,6 @@ class _EpochsOfOthers(row_source.RowSource):
   def blocks(self, epoch: int) -> np.ndarray | None:
     """Returns the blocks of an epoch in its source."""
     return self._source_of(epoch).blocks(epoch)
-
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what rows of an epoch consume in its source."""
-    return self._source_of(epoch).uniform(epoch, unit)
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
@@ -214,9 +209,17 @@ class PhasedSource(_EpochsOfOthers):
     low, high = source.read_group(row + shift)
     return max(low - shift, first), min(high - shift, last)
 
-  def validation(self) -> row_source.RowSource | None:
-    """Returns the fixed grid of documents of the last phase, or None."""
-    return self._sources[-1].validation()
+  @property
+  def repeating_units(self) -> Mapping[str, int]:
+    """Those of the last phase, from its first epoch on at the earliest."""
+    first, last = self.phases[-1]
+    units = last.repeating_units
+    return {unit: max(first, epoch) for unit, epoch in units.items()}
+
+  def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
+    """Announces a reader to each phase."""
+    for source in self._sources:
+      source.prepare(max_epochs, full_order)
 
   def _source_of(self, epoch: int) -> shuffled.ShuffledSource:
     return phase_at(self, epoch)
@@ -270,8 +273,8 @@ class RemainderSource(_EpochsOfOthers):
     return self._pieces.epochs
 
   @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same."""
+  def repeating_units(self) -> Mapping[str, int]:
+    """Those of the rows over the remaining pieces."""
     return self._pieces.repeating_units
 
   def _source_of(self, epoch: int) -> row_source.RowSource:

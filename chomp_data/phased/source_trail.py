@@ -16,8 +16,10 @@ import numpy as np
 from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import ragged
+from chomp_data.pack import packed_source
 from chomp_data.phased import phased_source
 from chomp_data.sources import row_source
+from chomp_data.splice import source as splice_source
 
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
 _MAX_LISTED = 2**20
@@ -58,7 +60,7 @@ class SourceTrail:
       row: The row, numbered through epochs.
     """
     phase = self._source.phases[-1][1]
-    if phase.rows.spans_repeat:
+    if "spans" in phase.rows.repeating_units:
       return 0.0
     epochs = row // max(len(self._source), 1) + 1
     documents = phase.store.num_documents
@@ -78,9 +80,9 @@ class SourceTrail:
     ends = [*(first for first, _ in phases[1:]), epoch]
     for (first, phase), last in zip(phases, ends, strict=True):
       last = min(last, epoch)
-      if phase.rows.spans_repeat and last > max(first, phase.epochs.ramp):
+      first_repeated = max(first, phase.epochs.ramp)
+      if "spans" in phase.rows.repeating_units and last > first_repeated:
         # Each of these epochs has as many spans as the first of them.
-        first_repeated = max(first, phase.epochs.ramp)
         total += (last - first_repeated) * self._count_epoch(first_repeated)
         last = first_repeated
       total += sum(self._count_epoch(number) for number in range(first, last))
@@ -134,7 +136,7 @@ class SourceTrail:
     first, phase = self._source.phases[-1]
     if epoch < max(first, phase.epochs.ramp):
       return False
-    if phase.rows.spans_repeat and empty_epochs:
+    if "spans" in phase.rows.repeating_units and empty_epochs:
       return not len(self._rows_of(epoch)[0])
     return empty_epochs > _MAX_EMPTY_EPOCHS
 
@@ -190,7 +192,7 @@ class SourceTrail:
     """Returns the number of spans in an epoch."""
     rows = self._rows_of(epoch)
     source = phased_source.phase_at(self._source, epoch).rows
-    if source.one_span:
+    if _has_one_span(source):
       return _size(rows)
     start = source.epochs.start(epoch)
     return sum(
@@ -202,11 +204,11 @@ class SourceTrail:
     if not index:
       return 0
     phase = phased_source.phase_at(self._source, epoch)
-    if phase.rows.one_span and _size(self._rows_of(epoch)) > _MAX_LISTED:
+    if _has_one_span(phase.rows) and _size(self._rows_of(epoch)) > _MAX_LISTED:
       return self._count_many(epoch, index)
     total = 0
     for positions in self._positions(epoch, 0, index):
-      if phase.rows.one_span:
+      if _has_one_span(phase.rows):
         total += len(positions)
       else:
         total += self._spans_in(phase, phase.epochs.start(epoch) + positions)
@@ -263,7 +265,7 @@ def exposures(source: Ordered, first: int, last: int) -> np.ndarray:
     # Rows of a whole epoch are planned in no order: those that are packed or
     # read together are planned together.
     phase, count = phased_source.phase_at(source, epoch), 1
-    if phase.rows.spans_repeat and epoch >= phase.epochs.ramp:
+    if "spans" in phase.rows.repeating_units and epoch >= phase.epochs.ramp:
       ends = [_located(source, last)[0], *(begin for begin, _ in source.phases)]
       count = min(end for end in ends if end > epoch) - epoch
     start = phase.rows.epochs.start(epoch)
@@ -289,6 +291,14 @@ def _located(source: Ordered, row: int) -> tuple[int, int]:
   """Returns the epoch of a row, and its position in the epoch."""
   epoch, index = source.epochs.locate(np.asarray([row], np.int64))
   return int(epoch[0]), int(index[0])
+
+
+def _has_one_span(rows: row_source.RowSource) -> bool:
+  """Returns whether no row has two spans of one document, so far as known."""
+  if isinstance(rows, splice_source.SpliceSource):
+    # A rolled copy that passes the end of its document is two spans.
+    return rows.space.content_start_mode != "cyclic_roll"
+  return isinstance(rows, packed_source.PackedSource)
 
 
 def _size(rows: intervals.Intervals) -> int:

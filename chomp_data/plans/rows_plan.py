@@ -105,8 +105,7 @@ class RowsPlan(plan_lib.Plan):
   def expect_reading(self) -> None:
     """Tells sources how many passes to expect, so that they prepare epochs."""
     for name, most in self._passes.items():
-      for _, phase in self.ordered[name].phases:
-        phase.rows.expected_passes = most
+      self.ordered[name].prepare(most)
 
   @functools.cached_property
   def num_rows(self) -> int | None:

@@ -90,10 +90,11 @@ class RowSums(TokenSums):
     row, rows = self._row(source, data_step), self._plan.ordered[source]
     if not row or self._is_known(source, unit):
       return 0
-    if unit not in rows.repeating_units:
+    first_epoch = rows.repeating_units.get(unit)
+    if first_epoch is None:
       return row
     # Of the epochs that repeat, one is summed in full and one in part.
-    return min(row, rows.epochs.start(rows.epochs.ramp + 2))
+    return min(row, rows.epochs.start(first_epoch + 2))
 
   def between(self, source: str, first: int, last: int, unit: str) -> int:
     """Returns the units of a source in data steps first to last - 1."""

@@ -21,7 +21,7 @@ from chomp_data.audit import coverage as coverage_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
 from chomp_data.reference import progress
-from chomp_data.splice import grid
+from chomp_data.splice import source as splice_source
 from chomp_data.storage import publish
 
 DocumentLosses = Mapping[progress.Document, tuple[float, int]]
@@ -52,7 +52,7 @@ def scores(
       )
       for question, rows in {
         **evaluation.grids(source, seen[name]),
-        evaluation.VALIDATION: grid.validation_of(source),
+        evaluation.VALIDATION: splice_source.validation_of(source),
       }.items()
     }
     for name, source in pipe.sources.items()

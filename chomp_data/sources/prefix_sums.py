@@ -8,7 +8,7 @@ sums at every row. NumPy only.
 """
 
 from collections.abc import Callable
-from collections.abc import Collection
+from collections.abc import Mapping
 import functools
 from typing import Protocol
 
@@ -32,9 +32,7 @@ class UnitSource(Protocol):
   def epochs(self) -> epochs_lib.Epochs: ...
 
   @property
-  def repeating_units(self) -> Collection[str]: ...
-
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None: ...
+  def repeating_units(self) -> Mapping[str, int]: ...
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
@@ -53,11 +51,7 @@ def epoch_units(source: UnitSource, epoch: int, unit: str) -> int | None:
     epoch: The epoch, from 0.
     unit: What is summed, such as "tokens".
   """
-  uniform = source.uniform(epoch, unit)
-  if uniform is not None:
-    blocks = uniform.blocks(source.epochs.size(epoch))
-  else:
-    blocks = source.block_units(epoch, unit, None)
+  blocks = source.block_units(epoch, unit, None)
   return None if blocks is None else int(blocks.units.sum())
 
 
@@ -73,7 +67,6 @@ class _EpochSums:
     self,
     size: int,
     units_of: Callable[[int, int], np.ndarray],
-    uniform: row_units.Uniform | None,
     blocks: row_units.BlockUnits | None,
   ):
     """Sums the blocks that the source knows.
@@ -81,14 +74,12 @@ class _EpochSums:
     Args:
       size: Rows of the epoch.
       units_of: Returns the units of positions first to last - 1.
-      uniform: What rows consume, where they are equal.
       blocks: Units of blocks, where they are known.
     """
     self._size = size
     self._units_of = units_of
-    self._each = None
-    if uniform is not None:
-      self._each, blocks = uniform.each, uniform.blocks(size)
+    # Units of a row of each block, where the rows of a block are equal.
+    self._each = blocks.each if blocks is not None and blocks.equal else None
     # Positions of edges and the units before them.
     self._edges = np.zeros((2, 1), np.int64)
     if blocks is not None:
@@ -102,7 +93,8 @@ class _EpochSums:
     block = edges.searchsorted(positions, side="right") - 1
     inside = positions - edges[block]
     if self._each is not None:
-      return sums[block] + inside * self._each
+      # No position of the end is inside a block.
+      return sums[block] + inside * np.append(self._each, 0)[block]
     within = np.flatnonzero(inside)
     by_block = list(ragged.by_value(block[within]))
     # Backwards, because cutting a block renumbers those after it.
@@ -134,7 +126,7 @@ class _EpochSums:
     if first_row == self._size:
       return first_row
     if self._each is not None:
-      return first_row + -(-(units - units_before) // self._each)
+      return first_row + -(-(units - units_before) // int(self._each[number]))
     if near and number + 1 < len(edges):
       end_row, units_at_end = self._edges[:, number + 1].tolist()
       return first_row + (end_row - first_row) * (units - units_before) // (
@@ -318,9 +310,7 @@ class PrefixSums:
   @property
   def _repeated_epoch(self) -> int | None:
     """The first epoch from which on all consume the same units, or None."""
-    if self.unit in self._source.repeating_units:
-      return self._source.epochs.ramp
-    return None
+    return self._source.repeating_units.get(self.unit)
 
   @functools.cached_property
   def _equal_rows(self) -> tuple[int, int, int] | None:
@@ -330,26 +320,21 @@ class PrefixSums:
     epoch = self._repeated_epoch
     if epoch is None:
       return None
-    uniform = self._source.uniform(epoch, self.unit)
-    if uniform is None or uniform.exceptions:
+    blocks = self._source.block_units(epoch, self.unit, 0)
+    if blocks is None or not blocks.equal or len(blocks.units) != 1:
       return None
     units = self._units_before_epoch(epoch)
-    return self._source.epochs.start(epoch), units, uniform.each
+    return self._source.epochs.start(epoch), units, int(blocks.each[0])
 
   def _epoch(self, epoch: int) -> _EpochSums:
     return self._epochs.get(epoch, lambda: self._epoch_sums(epoch))
 
   def _epoch_sums(self, epoch: int) -> _EpochSums:
     source, unit = self._source, self.unit
-    uniform = source.uniform(epoch, unit)
-    blocks = None
-    if uniform is None:
-      blocks = source.block_units(epoch, unit, row_units.BLOCK_ROWS)
     return _EpochSums(
       source.epochs.size(epoch),
       lambda first_row, end_row: source.units(
         epoch, np.arange(first_row, end_row), unit
       ),
-      uniform,
-      blocks,
+      source.block_units(epoch, unit, row_units.BLOCK_ROWS),
     )

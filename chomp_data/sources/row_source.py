@@ -13,6 +13,7 @@ import abc
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 import hashlib
 import json
 from typing import Any
@@ -43,6 +44,11 @@ _PLANNED_ROWS = 65_536
 _GROUP_ROWS = 1_024
 
 _NUMBER = schema.integer(0, 2**62 - 1)
+# Rules of the arguments of `prepare`.
+PREPARE_RULES = {
+  "max_epochs": schema.optional(schema.integer(1)),
+  "full_order": schema.boolean(),
+}
 _DOCUMENT_ARGUMENTS = schema.arguments(document=_NUMBER, epoch=_NUMBER)
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
@@ -83,13 +89,6 @@ class RowSource(abc.ABC):
     documents_follow: Whether rows are the store's tokens one after the other,
       so that one copy takes several documents, and whole chunks of rows touch
       no other chunk.
-    spans_repeat: Whether every epoch after the ramp has as many spans of a
-      document as another.
-    one_span: Whether no row has two spans of one document.
-    expected_passes: Most epochs that a reader reads after the ramp, so that the
-      next epoch may be prepared in advance; None has no end. 0 where rows are
-      only planned, not read.
-    full_order: Whether its rows are read in random order over the whole epoch.
   """
 
   name: str
@@ -98,10 +97,6 @@ class RowSource(abc.ABC):
   document_slots: int
   options: Any = None
   documents_follow: bool = False
-  spans_repeat: bool = False
-  one_span: bool = False
-  expected_passes: int | None = 0
-  full_order: bool = False
 
   @abc.abstractmethod
   def __len__(self) -> int:
@@ -127,12 +122,15 @@ class RowSource(abc.ABC):
     """Returns a summary for the log, several lines."""
     return f"[{self.name}] {len(self)} rows an epoch"
 
-  def validation(self) -> "RowSource | None":
-    """Returns a fixed small grid of documents, for evaluation.
+  @schema.arguments(**PREPARE_RULES)
+  def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
+    """Announces a reader, so that later epochs may be prepared in advance.
 
-    None means that the first documents of the store are used.
+    Args:
+      max_epochs: Most epochs that are read after the ramp; None has no end.
+      full_order: Whether rows are read in random order over the whole epoch.
     """
-    return None
+    del max_epochs, full_order
 
   @property
   def epochs(self) -> epochs_lib.Epochs:
@@ -153,20 +151,12 @@ class RowSource(abc.ABC):
     return None
 
   @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch after the ramp consumes the same."""
-    return ()
+  def repeating_units(self) -> Mapping[str, int]:
+    """The first epoch from which on all consume the same, by unit.
 
-  @schema.arguments(**row_units.UNIFORM_RULES)
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what every row of an epoch consumes; None where rows differ.
-
-    Args:
-      epoch: The epoch.
-      unit: One of `mix_units.UNITS` for rows.
+    Of "spans", from which on all have as many spans of each document.
     """
-    del epoch, unit
-    return None
+    return {}
 
   @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
@@ -177,8 +167,9 @@ class RowSource(abc.ABC):
     Args:
       epoch: The epoch.
       unit: One of `mix_units.UNITS` for rows.
-      rows: Rows of a block, where the source may choose; None where only the
-        sum of all blocks is needed, so that they may be of any size and order.
+      rows: Rows of a block, where the source may choose; 0 asks for blocks of
+        equal rows only; None where only the sum of all blocks is needed, so
+        that they may be of any size and order.
     """
     del epoch, unit, rows
     return None

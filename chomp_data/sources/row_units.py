@@ -3,11 +3,11 @@
 """The units that rows of a source consume, without planning every row.
 
 A mix balances the units of rows, and accounts report them. A source that knows
-them without a plan overrides `RowSource.uniform` (all rows are equal) or
-`RowSource.block_units` (sums of blocks). Units are those of `mix_units.UNITS`.
+them without a plan overrides `RowSource.block_units`. Units are those of
+`mix_units.UNITS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 import dataclasses
 
 import numpy as np
@@ -20,38 +20,13 @@ from chomp_data.sources import mix_units
 # Rows of a block, where the source has no blocks.
 BLOCK_ROWS = 4_096
 
-# Rules of the arguments of `uniform`, `block_units` and `units`.
-UNIFORM_RULES = {
+# Rules of the arguments of `block_units` and `units`.
+_RULES = {
   "epoch": schema.integer(0, 2**62 - 1),
   "unit": mix_units.rule("rows"),
 }
-BLOCK_RULES = {**UNIFORM_RULES, "rows": schema.optional(schema.integer(1))}
-UNITS_RULES = {**UNIFORM_RULES, "positions": schema.whole_numbers(1)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Uniform:
-  """The units of an epoch whose rows consume the same, except for a few.
-
-  Attributes:
-    each: Units of a row, at least 1.
-    exceptions: Units of rows that consume less, by position in the epoch.
-  """
-
-  each: int
-  exceptions: Mapping[int, int] = dataclasses.field(default_factory=dict)
-
-  def blocks(self, size: int) -> "BlockUnits":
-    """Returns equal rows, cut at the exceptions, as blocks.
-
-    Args:
-      size: Rows of the epoch.
-    """
-    positions = np.asarray(list(self.exceptions), np.int64)
-    starts = np.unique(np.concatenate([[0, size], positions, positions + 1]))
-    units = np.diff(starts) * self.each
-    units[np.searchsorted(starts, positions)] = list(self.exceptions.values())
-    return BlockUnits(starts, units)
+BLOCK_RULES = {**_RULES, "rows": schema.optional(schema.integer(0))}
+UNITS_RULES = {**_RULES, "positions": schema.whole_numbers(1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +37,35 @@ class BlockUnits:
     starts: int64[n + 1], the first position of each block, and the rows of the
       epoch.
     units: int64[n], the units of the rows of each block.
+    equal: Whether the rows of each block consume the same.
   """
 
   starts: np.ndarray
   units: np.ndarray
+  equal: bool = False
+
+  @property
+  def each(self) -> np.ndarray:
+    """int64[n], the units of a row of each block of equal rows."""
+    return self.units // np.maximum(np.diff(self.starts), 1)
+
+  def reordered(
+    self, positions: Callable[[np.ndarray], np.ndarray]
+  ) -> "BlockUnits | None":
+    """Returns equal rows in another order; None if more than some rows differ.
+
+    Args:
+      positions: Returns the new positions of rows, int64[N].
+    """
+    is_single, each = np.diff(self.starts) == 1, self.each
+    common = np.unique(each[~is_single])
+    if not self.equal or len(common) > 1:
+      return None
+    moved = positions(self.starts[:-1][is_single])
+    starts = np.unique(np.concatenate([[0, self.starts[-1]], moved, moved + 1]))
+    units = np.diff(starts) * (common if len(common) else 0)
+    units[np.searchsorted(starts, moved)] = each[is_single]
+    return BlockUnits(starts, units, equal=True)
 
 
 def every(rows: int, size: int) -> np.ndarray:

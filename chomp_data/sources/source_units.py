@@ -29,7 +29,6 @@ def are_known(source: row_source.RowSource, unit: str) -> bool:
   """
   return (
     mix_units.UNITS[unit].each is not None
-    or source.uniform(0, unit) is not None
     or source.block_units(0, unit, row_units.BLOCK_ROWS) is not None
   )
 

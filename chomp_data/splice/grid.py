@@ -154,12 +154,6 @@ class GridSource(row_source.RowSource):
     }
 
 
-def validation_of(source: row_source.RowSource) -> row_source.RowSource:
-  """Returns the grid that a source defines, or one of its first documents."""
-  grid = source.validation()
-  return of_documents(source) if grid is None else grid
-
-
 def of_documents(
   source: row_source.RowSource, num_starts: int = 4, num_docs: int = 10
 ) -> GridSource:

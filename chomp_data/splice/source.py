@@ -14,8 +14,8 @@ Positions are columns, never reset: the same text at two columns reaches the
 model at two positions.
 """
 
-from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import os
 from typing import Any
@@ -126,9 +126,6 @@ class SpliceSource(row_source.RowSource):
     ramp = self._schedule.epochs.ramp
     self.space: pair_space.PairSpace = self._schedule.pairs_at(ramp).space
     self._warn_of_usage(path)
-    # A rolled copy that passes the end of its document is two spans.
-    self.one_span: bool = self.space.content_start_mode != "cyclic_roll"
-    self.spans_repeat: bool = self.one_span or self._all_pairs
 
   @property
   def documents(self) -> np.ndarray:
@@ -181,12 +178,16 @@ class SpliceSource(row_source.RowSource):
     )
 
   @property
-  def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch after the ramp consumes the same number."""
+  def repeating_units(self) -> Mapping[str, int]:
+    """The first epoch from which on all consume the same, by unit."""
     # Jitter moves copies and never shortens them. Axes in another order each
     # epoch may leave other pairs out, so that all copies of a document must be
     # alike, or every epoch must hold all pairs.
-    return ("tokens", "loss_tokens") if self._all_pairs else self._copied_units
+    units = ("tokens", "loss_tokens") if self._all_pairs else self._copied_units
+    # A rolled copy that passes the end of its document is two spans.
+    if self._all_pairs or self.space.content_start_mode != "cyclic_roll":
+      units = (*units, "spans")
+    return dict.fromkeys(units, self.epochs.ramp)
 
   @property
   def _copied_units(self) -> tuple[str, ...]:
@@ -197,38 +198,26 @@ class SpliceSource(row_source.RowSource):
     trains_on_all = self.store.labels.trains_on_all
     return ("tokens", "loss_tokens") if trains_on_all else ("tokens",)
 
-  @schema.arguments(**row_units.UNIFORM_RULES)
-  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns the units of a copy if all are equal; None where they differ."""
-    each = self._document_units(epoch, unit)
-    if each is None:
-      return None
-    served = each[self._schedule.quotas(epoch) > 0]
-    if served.min() != served.max():
-      return None
-    return row_units.Uniform(int(served[0]))
-
   @schema.arguments(**row_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns the units of blocks of copies of one document each.
+    """Returns the units of blocks of equal copies, of a document each.
 
-    quotas 3, 2; units of a copy 6, 4; rows 2
-    blocks of rows 0 to 1, 2, and 3 to 4, of 12, 6 and 8 units
+    quotas 3, 2; units of a copy 6, 4
+    blocks of rows 0 to 2, and 3 to 4, of 18 and 8 units
     """
     each = self._document_units(epoch, unit)
     if each is None:
       return None
-    quotas = self._schedule.quotas(epoch)
-    rows = rows or int(quotas.max())
-    blocks = -(-quotas // rows)
-    if blocks.sum() > _MAX_BLOCKS:
+    sizes = self._schedule.quotas(epoch)
+    each, sizes = each[sizes > 0], sizes[sizes > 0]
+    if (each == each[0]).all():
+      each, sizes = each[:1], sizes.sum(keepdims=True)
+    if len(sizes) > _MAX_BLOCKS:
       return None
-    document, block = ragged.elements(blocks)
-    sizes = np.minimum(quotas[document] - block * rows, rows)
     starts = np.append(0, np.cumsum(sizes))
-    return row_units.BlockUnits(starts, sizes * each[document])
+    return row_units.BlockUnits(starts, sizes * each, equal=True)
 
   def _document_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns int64[D], units of each copy; None where those of one differ."""
@@ -402,3 +391,15 @@ class SpliceSource(row_source.RowSource):
         count,
         self._schedule.longest_unused,
       )
+
+
+def validation_of(source: row_source.RowSource) -> row_source.RowSource:
+  """Returns a small grid of the selected documents of a source.
+
+  Args:
+    source: Rows in no order; of other kinds than splices, the grid is of the
+      store's first documents.
+  """
+  if isinstance(source, SpliceSource):
+    return source.validation()
+  return grid.of_documents(source)

@@ -179,10 +179,3 @@ def test_the_order_of_today_stays(name):
     "unequal": unequal(Epochs(((5, 9, 0, 8),)), count=2),
   }[name]
   assert order.permute(np.arange(22), 1, 22).tolist() == GOLDEN[name]
-
-
-@pytest.mark.parametrize("name", ["lanes", "lane_rows", "window_rows"])
-def test_options_out_of_range_are_refused(name):
-  options = {"lanes": 2, "lane_rows": 2, "window_rows": 4, name: 0}
-  with pytest.raises(ValueError, match=f"`{name}` must be an integer"):
-    lanes.LaneOrder(orders.BlockOrder(4, 2, KEY), **options)

@@ -36,7 +36,6 @@ def make_orders(draw):
       draw(COUNTS),
       KEY,
       draw(PERM_TYPES),
-      last_is_tail=draw(st.booleans()),
     )
   return order, size
 

@@ -408,7 +408,7 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
     return first_fit(*args, **kwargs)
 
   monkeypatch.setattr(packing, "first_fit_decreasing", recorded)
-  source.expected_passes = 6
+  source.prepare(6)
   row, at_two = 0, None
   for epoch in range(6):
     last = int(source.epochs.first_row(np.asarray([epoch + 1]))[0])
@@ -434,9 +434,11 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
 
 
 def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
-  for algorithm, epochs in (("ffd", 1), ("ffd", 0), ("exact", None)):
+  # Without `prepare`, rows are planned and not read.
+  for algorithm, epochs in (("ffd", (1,)), ("ffd", ()), ("exact", (None,))):
     source = reshuffled(make_store, packing_algorithm=algorithm)
-    source.expected_passes = epochs
+    for max_epochs in epochs:
+      source.prepare(max_epochs)
     source.plan(np.arange(len(source)))
     source.background.wait()
     assert len(packings(source, algorithm)) == (algorithm == "ffd")
@@ -473,7 +475,7 @@ def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
   monkeypatch.setattr(bins, "INDEXED_DOCUMENTS", 40)
   options = {"packing_algorithm": "exact"}
   in_turn = reshuffled(make_store, **options)
-  in_turn.expected_passes = None
+  in_turn.prepare(None)
   spans = [in_turn.plan(packed.rows_of(in_turn, epoch)) for epoch in range(5)]
   in_turn.background.wait()
   assert not packings(in_turn, "exact")
@@ -493,7 +495,7 @@ def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
   source.background.wait()
   # Nobody reads, but plans are asked about.
   assert not packings(source, "exact")
-  source.expected_passes = None
+  order.prepare(None)
   for epoch in range(5):
     del packed_by[:]
     for _ in range(2):
@@ -520,7 +522,7 @@ def test_exact_rows_are_not_indexed_where_that_would_take_python_long(
   source = reshuffled(
     make_store, packing_algorithm="exact", reshuffle_documents=False
   )
-  source.full_order, source.expected_passes = True, None
+  source.prepare(None, full_order=True)
   with compiled.allowed(False):
     source.plan(np.arange(len(source)))
     source.background.wait()

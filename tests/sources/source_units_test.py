@@ -288,13 +288,13 @@ def test_rows_of_a_thousand_epochs_are_summed_together(
   make_store, monkeypatch, tail
 ):
   """Where all rows are alike, one epoch is asked for; a tail is its own."""
-  asked, uniform = [], chomp_data.ShuffledSource.uniform
+  asked, blocks = set(), chomp_data.ShuffledSource.block_units
 
-  def counted(source, epoch, unit):
-    asked.append(epoch)
-    return uniform(source, epoch, unit)
+  def counted(source, epoch, unit, rows):
+    asked.add(epoch)
+    return blocks(source, epoch, unit, rows)
 
-  monkeypatch.setattr(chomp_data.ShuffledSource, "uniform", counted)
+  monkeypatch.setattr(chomp_data.ShuffledSource, "block_units", counted)
   store = make_store([[3] * 21, [4] * 30])
   for rows in (sequential(store, tail=tail), splices(store, num_docs=1)):
     source = shuffled(rows, {"kind": "full"})

@@ -634,28 +634,36 @@ def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
 
 def test_rows_that_copy_the_same_need_no_planning(make):
   same = shuffled(make([50, 60], content_length=6, curriculum_every=9))
-  assert same.uniform(0, "tokens") == row_units.Uniform(6)
-  assert same.uniform(1, "loss_tokens") == row_units.Uniform(5)
+  for unit, epoch, each in (("tokens", 0, 6), ("loss_tokens", 1, 5)):
+    blocks = same.block_units(epoch, unit, 0)
+    assert blocks.equal
+    assert blocks.starts.tolist() == [0, same.epochs.size(epoch)]
+    assert blocks.each.tolist() == [each]
   assert source_units.are_known(same, "tokens")
   grown = make([50, 60], content_length=6, content_length_schedule=[(9, 7)])
-  assert [grown.uniform(e, "tokens").each for e in (0, 1)] == [6, 7]
+  for epoch, each in ((0, 6), (1, 7)):
+    blocks = grown.block_units(epoch, "tokens", 0)
+    assert (blocks.equal, blocks.each.tolist()) == (True, [each])
   # Shorter documents differ, but lie one after the other.
   mixed = make([50, 5], content_length=6)
-  assert mixed.uniform(0, "tokens") is None
+  assert shuffled(mixed, "full").block_units(0, "tokens", 4_096) is None
   blocks = mixed.block_units(0, "tokens", 4_096)
   assert blocks.starts.tolist() == [0, 42, 46]
   assert blocks.units.tolist() == [252, 20]
 
 
-def test_blocks_of_copies_are_short(make):
-  # 8,192 starts, a multiple of what lies between two edges, and one.
+def test_blocks_of_copies_of_a_document_are_equal(make):
+  # 8,192 starts, and one.
   source = make([8_199, 7], content_length=8, balance_mode="enumerate")
   blocks = source.block_units(0, "tokens", 4_096)
-  assert np.diff(blocks.starts).max() <= 4_096
+  assert blocks.equal
   assert blocks.starts[-1] == len(source)
   spans = source.plan(np.arange(len(source)))
   units = np.add.reduceat(spans.length, blocks.starts[:-1])
   assert blocks.units.tolist() == units.tolist()
+  assert np.repeat(blocks.each, np.diff(blocks.starts)).tolist() == (
+    spans.length.tolist()
+  )
 
 
 # --- the fingerprint -------------------------------------------------------

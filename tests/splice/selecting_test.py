@@ -246,7 +246,7 @@ def test_a_large_store_s_selection_lies_beside_it_and_is_the_same(
     return [
       len(source), planned, source.documents.tolist(), source.lengths.tolist(),
       source.quotas().tolist(), source.describe(), source.fingerprint,
-      source.uniform(0, "tokens"),
+      str(source.block_units(0, "tokens", 0)),
     ]  # fmt: skip
 
   want = known(make())
