@@ -300,6 +300,7 @@ def calls(made):
     "Epochs.locate": {"rows": numbers},
     "Epochs.passes": {"row": 3},
     "RowSource.plan": {"rows": numbers},
+    "RowSource.prepare": {"max_epochs": 3, "full_order": False},
     "RowSource.prefetch": {"spans": spans},
     "RowSource.read": {"spans": spans},
     "RowSource.rows_of": {"document": 0, "epoch": 0},
