@@ -113,7 +113,7 @@ class Report:
       writes: Whether this process does: one of a job.
     """
     self._path = pathlib.Path(workdir) / _FILE
-    self._writes = writes and "://" not in workdir
+    self._writes = writes and not opening.open_storage(workdir).is_remote
     self._last = -_EVERY_S
     self._step = 0
     self.status: str = "finished"

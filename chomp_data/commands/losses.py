@@ -31,7 +31,6 @@ from chomp_data.audit import tracing
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
@@ -100,7 +99,7 @@ def main(argv: Sequence[str]) -> None:
   replay = cli.output_file(_REPLAY)
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   if opening.open_storage(_WORKDIR.value).directory is not None:
-    publish.check_local(_WORKDIR.value)
+    opening.open_local(_WORKDIR.value)
   pipe = chomp_data.build(config.get("data"))
   found = job.read(_WORKDIR.value)
   if found is not None:

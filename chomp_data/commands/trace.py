@@ -40,6 +40,7 @@ from chomp_data.audit import overlap as overlap_lib
 from chomp_data.audit import tracing
 from chomp_data.audit import visits
 from chomp_data.audit import visits as visits_lib
+from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
 _STEP = flags.DEFINE_string(
@@ -162,7 +163,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
 
 def _side(name: str) -> dict[str, overlap_lib.Held]:
   """Returns the documents that a config or a store holds, by source."""
-  if os.path.isdir(name) or "://" in name:
+  if os.path.isdir(name) or opening.open_storage(name).is_remote:
     return {name: overlap_lib.Held(stores.open_store(name))}
   config = cli.load(name, flags.FLAGS["config_set"].value or ())
   return overlap_lib.held_by(pipeline.build(config.get("data")))

@@ -18,7 +18,6 @@ from chomp_data import errors
 from chomp_data.prepare import readers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import saved_datasets
-from chomp_data.storage import object_files
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 from chomp_data.storage import storage
@@ -159,7 +158,7 @@ def _objects(url: str) -> Iterator[_Match]:
     for info in _objects_below(root, objects):
       yield root.url(info.name), info.name, info
     return
-  bucket, name = object_files.place_of(url)
+  bucket, name = opening.open_object(url)
   if name and (info := bucket.head(name)) is not None:
     yield url, url.rpartition("/")[2], info
 

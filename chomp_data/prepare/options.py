@@ -24,8 +24,8 @@ from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
 from chomp_data.storage import claims
+from chomp_data.storage import opening
 from chomp_data.storage import paths
-from chomp_data.storage import publish
 from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import destination
@@ -190,7 +190,7 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
     if not has_output:
       pass
     elif options.format == RECORDS:
-      publish.check_local(options.output)
+      opening.open_local(options.output)
       record_writer.check_destination(pathlib.Path(options.output), True)
     else:
       destination.open_destination(options.output).check(overwrite=True)

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import datetime
 import errno
+import io
 import os
 import re
 import threading
@@ -27,6 +28,7 @@ import urllib.request
 from chomp_data import errors
 from chomp_data.storage import checksums
 from chomp_data.storage import credentials
+from chomp_data.storage import object_files
 from chomp_data.storage import relative_names
 from chomp_data.storage import requests
 from chomp_data.storage import storage
@@ -116,8 +118,6 @@ _clients_lock = threading.Lock()
 
 class BucketStorage(storage.Storage):
   """The objects of a bucket whose names begin with a prefix."""
-
-  is_remote = True
 
   def __init__(self, path: str):
     """Sends no request.
@@ -218,6 +218,23 @@ class BucketStorage(storage.Storage):
       StoreError: If it cannot be read, or is of another version.
     """
     return self._get(name, start, stop, None, version, None)
+
+  def open_file(
+    self,
+    name: str,
+    size: int,
+    *,
+    until: int | None = None,
+    buffered: bool = True,
+  ) -> io.BufferedIOBase | io.RawIOBase:
+    """Returns an object as a file, each range of which is a request."""
+    file = object_files.ObjectFile(self, name, size, until)
+    return io.BufferedReader(file, object_files.RANGE) if buffered else file
+
+  def open_ends(self, name: str, size: int) -> io.BufferedReader:
+    """Returns an object as a file whose ends are a request each."""
+    ends = object_files.ObjectEnds(self, name, size)
+    return io.BufferedReader(ends, object_files.END)
 
   def put(self, name: str, data: bytes, *, create: bool = False) -> bool:
     """Writes an object, or only if there is none of that name."""
@@ -329,17 +346,6 @@ class BucketStorage(storage.Storage):
       with futures.ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(delete, all_names):
           pass
-
-  def retry(self, name: str, ask: Callable[[], Any]) -> Any:
-    """Returns the result of several reads that are checked together.
-
-    Args:
-      name: The object that is named in the log.
-      ask: Reads; called again where it raises `requests.DamagedAnswer`.
-    """
-    return self._client.retries.call(
-      ask, requests.Requests(), f"read of {self.url(name)}", lambda e, _: e
-    )
 
   def _get(
     self,

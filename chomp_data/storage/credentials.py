@@ -154,15 +154,18 @@ def _of_gcs() -> Iterator[_Result]:
   )
   file = os.path.join(folder, "application_default_credentials.json")
   if os.environ.get(variable):
-    yield variable, *_google()
-  yield f"{variable} (not set)", None, None
+    yield _google(variable)
+  else:
+    yield f"{variable} (not set)", None, None
   if os.path.exists(file):
-    yield file, *_google()
-  yield (
-    f"{file} (no such file; `gcloud auth application-default login` makes it)",
-    None,
-    None,
-  )
+    yield _google(file)
+  else:
+    yield (
+      f"{file} (no such file; `gcloud auth application-default login` makes"
+      " it)",
+      None,
+      None,
+    )
   host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
   account = "the machine's service account"
   if _answers(
@@ -171,34 +174,56 @@ def _of_gcs() -> Iterator[_Result]:
     "GET",
     {"Metadata-Flavor": "Google"},
   ):
-    yield account, *_google()
-  yield f"{account} (no answer)", None, None
+    yield _google(account)
+  else:
+    yield f"{account} (no answer)", None, None
 
 
-def _google() -> tuple[dict[str, Any], Callable[[], Any] | None]:
-  """Returns google-auth's provider if it is installed, else obstore's."""
+def _google(place: str) -> _Result:
+  """Returns google-auth's provider if it is installed, else obstore's.
+
+  A file that google-auth cannot read has no credentials: the error of the
+  request then names it and the reason.
+  """
   if not _is_installed("google.auth"):
-    return {}, None
+    return place, {}, None
   import google.auth
   from obstore.auth import google as provider
 
-  # A service account gets no token without a scope.
-  found, _ = google.auth.default(scopes=[_GCS_SCOPE])
-  return {}, provider.GoogleCredentialProvider(found)
+  try:
+    # A service account gets no token without a scope.
+    default, _ = google.auth.default(scopes=[_GCS_SCOPE])
+    return place, {}, provider.GoogleCredentialProvider(default)
+  except Exception as error:  # pylint: disable=broad-except
+    return f"{place} ({str(error)[:200]})", None, None
+
+
+# Each of these names credentials that obstore reads itself, besides
+# AZURE_STORAGE_ACCOUNT_NAME: all variables of a line must be set.
+_AZURE_VARIABLES: tuple[tuple[str, ...], ...] = (
+  ("AZURE_STORAGE_ACCOUNT_KEY",),
+  ("AZURE_STORAGE_ACCESS_KEY",),
+  ("AZURE_STORAGE_SAS_KEY",),
+  ("AZURE_STORAGE_SAS_TOKEN",),
+  ("AZURE_STORAGE_TOKEN",),
+  ("AZURE_STORAGE_CLIENT_SECRET",),
+  ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"),
+  ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"),
+)
 
 
 def _of_azure() -> Iterator[_Result]:
-  # obstore reads these itself, besides AZURE_STORAGE_ACCOUNT_NAME.
-  for variable in (
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_STORAGE_SAS_KEY",
-    "AZURE_STORAGE_SAS_TOKEN",
-    "AZURE_STORAGE_TOKEN",
-    "AZURE_STORAGE_CLIENT_SECRET",
-  ):
-    if os.environ.get(variable):
-      yield variable, {}, None
-    yield f"{variable} (not set)", None, None
+  for variables in _AZURE_VARIABLES:
+    unset = [name for name in variables if not os.environ.get(name)]
+    place = " and ".join(variables)
+    if not unset:
+      yield place, {}, None
+    missing = f"{' and '.join(unset)} " if len(variables) > 1 else ""
+    yield f"{place} ({missing}not set)", None, None
+  variable = "AZURE_USE_AZURE_CLI"
+  if os.environ.get(variable, "").lower() in ("1", "true", "on", "yes", "y"):
+    yield variable, {}, None
+  yield f"{variable} (not set)", None, None
   if _is_installed("azure.identity"):
     from obstore.auth import azure as provider
 

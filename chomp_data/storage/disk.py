@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import errno
+import io
 import os
 import pathlib
 import shutil
@@ -33,6 +34,10 @@ class DiskStorage(storage.Storage):
     self.path: str = os.fspath(path)
     self.directory: pathlib.Path | None = pathlib.Path(path)
     self.durable: bool = durable
+
+  def url(self, name: str) -> str:
+    """Returns the path of a file."""
+    return os.path.join(self.path, name)
 
   def head(self, name: str) -> storage.ObjectInfo | None:
     """Returns a file's size and modification time."""
@@ -69,6 +74,23 @@ class DiskStorage(storage.Storage):
     if check is not None:
       check(data)
     return data
+
+  def open_file(
+    self,
+    name: str,
+    size: int,
+    *,
+    until: int | None = None,
+    buffered: bool = True,
+  ) -> io.BufferedIOBase | io.RawIOBase:
+    """Opens a file."""
+    del until, buffered
+    return self.open_ends(name, size)
+
+  def open_ends(self, name: str, size: int) -> io.BufferedReader:
+    """Opens a file."""
+    del size
+    return open(self.url(name), "rb")
 
   def new(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
     """Yields a file that has its name once it is complete."""

@@ -127,8 +127,9 @@ class ChunkIndexes:
     if is_new:
       try:
         index.set_result(self._look_up(number))
-      except Exception as error:  # pylint: disable=broad-except
+      except BaseException as error:  # Other threads wait for it.
         index.set_exception(error)
+        raise
     return index.result()
 
 

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of object stores as files that are read, each range a request.
+"""Objects in buckets as files: each range that is read is a request.
 
-with object_files.open("gs://bucket/corpus.jsonl", size) as file:
+with open_storage("gs://bucket").open_file("corpus.jsonl", size) as file:
   file.seek(2**30)
   file.read(100)
 """
 
-import functools
 import io
 from typing import Any
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from chomp_data.storage import storage
 
 if TYPE_CHECKING:
-  from chomp_data.storage import bucket as bucket_storage
+  from chomp_data.storage import bucket
 
 # Bytes of a request: with them a piece of 32 MiB and the end of its last line
 # are four requests.
@@ -28,46 +27,21 @@ _BEYOND = 2**16
 END = 2**16
 
 
-def open(
-  url: str, size: int, *, until: int | None = None, buffered: bool = True
-) -> io.BufferedIOBase | io.RawIOBase:
-  """Returns a file to read and to seek in; nothing is requested yet.
-
-  Args:
-    url: Of an object.
-    size: Its bytes.
-    until: Little is read ahead beyond it; None is the end.
-    buffered: Whether `RANGE` bytes are read at once, and cached; if not, each
-      `read` is a request.
-  """
-  file = ObjectFile(url, size, until)
-  return io.BufferedReader(file, RANGE) if buffered else file
-
-
-@functools.lru_cache(maxsize=16)
-def bucket(root: str) -> "bucket_storage.BucketStorage":
-  """Returns the storage of a bucket, one for all of its objects."""
-  # Not at import: workers that read and write disks do without its client.
-  from chomp_data.storage import bucket as bucket_storage
-
-  return bucket_storage.BucketStorage(root)
-
-
-def place_of(url: str) -> "tuple[bucket_storage.BucketStorage, str]":
-  """Returns the storage that an object is read from, and its name there."""
-  scheme, _, rest = url.partition("://")
-  root, _, name = rest.partition("/")
-  return bucket(f"{scheme}://{root}"), name
-
-
 class ObjectFile(io.RawIOBase):
   """An object, read without a buffer."""
 
-  def __init__(self, url: str, size: int, until: int | None = None):
-    """See `open`."""
+  def __init__(
+    self,
+    objects: "bucket.BucketStorage",
+    name: str,
+    size: int,
+    until: int | None = None,
+  ):
+    """Requests nothing; the arguments are those of `Storage.open_file`."""
     super().__init__()
-    self.name: str = url
-    self._storage, self._name = place_of(url)
+    self.name: str = objects.url(name)
+    self._storage = objects
+    self._name = name
     self._size = size
     self._until = size if until is None else until
     self._beyond = _BEYOND
@@ -129,9 +103,9 @@ class ObjectEnds(ObjectFile):
       that is read is of this version.
   """
 
-  def __init__(self, url: str, size: int):
-    """See `open`."""
-    super().__init__(url, size)
+  def __init__(self, objects: "bucket.BucketStorage", name: str, size: int):
+    """Requests nothing; the arguments are those of `Storage.open_ends`."""
+    super().__init__(objects, name, size)
     self.info: storage.ObjectInfo | None = None
     self._ends: dict[int, bytes] = {}
 

@@ -29,29 +29,6 @@ _AT_FDCWD = -100
 _EXCHANGE = 2
 
 
-def check_local(path: str | os.PathLike[str]) -> None:
-  """Raises StoreError where a path is a URL, or one that no file can have."""
-  if "://" in os.fspath(path):
-    raise errors.StoreError(
-      f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
-      " a local disk; in object stores (s3://, gs:// and az://) stores of"
-      " tools/prepare.py are read and written, Megatron corpora and Levanter"
-      " caches are read where they are, and `chomp-stores convert` makes a"
-      " store of ArrayRecord data."
-    )
-  try:
-    os.stat(path)
-  except (FileNotFoundError, NotADirectoryError):
-    pass  # Whoever opens it says what must be there; globs are not there.
-  # A ValueError is of characters that no path has.
-  except (OSError, ValueError) as error:
-    reason = getattr(error, "strerror", None) or error
-    raise errors.StoreError(
-      f"`path` must be one that can be opened, got {os.fspath(path)!r:.300}"
-      f" ({reason}). Correct it."
-    ) from error
-
-
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
   """Opens a file to read; raises OSError where it is a fifo or a device."""
   if not stat.S_ISREG(os.stat(path).st_mode):

@@ -51,13 +51,16 @@ class Storage(abc.ABC):
     path: The directory, or the URL without a slash at its end.
     directory: The directory; None of a bucket.
     durable: Whether an object that was put is whole after a crash, too.
-    is_remote: Whether a request takes tens of milliseconds, whatever its size.
   """
 
   path: str
   directory: pathlib.Path | None = None
   durable: bool = True
-  is_remote: bool = False
+
+  @property
+  def is_remote(self) -> bool:
+    """Whether a request takes tens of milliseconds, whatever its size."""
+    return self.directory is None
 
   def url(self, name: str) -> str:
     """Returns the path or URL of an object."""
@@ -96,6 +99,45 @@ class Storage(abc.ABC):
     Raises:
       FileNotFoundError: If there is no such object.
       StoreError: If it cannot be read, or is of another version.
+    """
+
+  @abc.abstractmethod
+  def open_file(
+    self,
+    name: str,
+    size: int,
+    *,
+    until: int | None = None,
+    buffered: bool = True,
+  ) -> io.BufferedIOBase | io.RawIOBase:
+    """Returns a file to read and to seek in; requests nothing yet.
+
+    Args:
+      name: The object.
+      size: Its bytes.
+      until: Of an object in a bucket little is read ahead beyond it; None is
+        the end.
+      buffered: Whether more is read than what is asked for, and cached; if not,
+        each `read` of an object in a bucket is a request.
+
+    Raises:
+      OSError: If a file cannot be opened. Reading an object in a bucket raises
+        FileNotFoundError or StoreError.
+    """
+
+  @abc.abstractmethod
+  def open_ends(self, name: str, size: int) -> io.BufferedReader:
+    """Returns a file of which the begin and the end are read.
+
+    Of an object in a bucket the first and the last 64 KiB are a request each,
+    and all that is read is of one version, which is in `raw.info`.
+
+    Args:
+      name: As in `open_file`.
+      size: As in `open_file`.
+
+    Raises:
+      OSError: As `open_file`.
     """
 
   def new(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:

@@ -8,7 +8,6 @@ import pathlib
 
 from chomp_data import errors
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.stores import checksum_sidecar
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.samples import arrow_samples
@@ -27,7 +26,7 @@ def files_at(path: str | os.PathLike[str]) -> record_files.Corpus:
     StoreError: If there are no such files, or it is a store of ours, which
       has checksums.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   place = pathlib.Path(path)
   if (place / manifest.FILE).exists():
     raise errors.StoreError(

@@ -20,7 +20,6 @@ from typing import Any
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.stores import base
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
@@ -144,7 +143,7 @@ def open_store(
       path, _options(name, value), cache_bytes=cache_bytes
     )
   if not opening.open_storage(path).is_remote:
-    publish.check_local(path)
+    opening.open_local(path)
     for kind in STORE_KINDS.values():
       stored_options = kind.options_at(pathlib.Path(path))
       if stored_options is not None:
@@ -195,7 +194,7 @@ def open_stores(
 def _tells_all(path: str | os.PathLike[str]) -> bool:
   if opening.open_storage(path).is_remote:
     return opening.open_storage(path).head(manifest.FILE) is not None
-  publish.check_local(path)
+  opening.open_local(path)
   place = pathlib.Path(path)
   return any(
     kind.is_at(place)
@@ -213,7 +212,7 @@ def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
   """
   if opening.open_storage(path).is_remote:
     return STORE_KINDS["zarr"]
-  publish.check_local(path)
+  opening.open_local(path)
   place = pathlib.Path(path)
   for kind in STORE_KINDS.values():
     if kind.options is None and kind.is_at(place):

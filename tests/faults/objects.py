@@ -25,7 +25,6 @@ from unittest import mock
 from chomp_data import errors
 from chomp_data.storage import bucket
 from chomp_data.storage import checksums
-from chomp_data.storage import object_files
 from chomp_data.storage import opening
 from chomp_data.storage import requests
 from chomp_data.stores import span_reads
@@ -73,7 +72,7 @@ class Stored:
 def _fresh(directory: pathlib.Path) -> Iterator[None]:
   """Nothing that was read before is known."""
   directory.mkdir(parents=True)
-  object_files.bucket.cache_clear()
+  opening.open_root.cache_clear()
   with mock.patch.dict(
     os.environ,
     {

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from chomp_data.storage import object_files
+from chomp_data.storage import opening
 from chomp_data.storage import requests
 from tests.remote import servers
 
@@ -65,6 +65,6 @@ def _reachable(proxy, monkeypatch, scheme):
   monkeypatch.setattr(requests, "LEAST_HEDGE_S", 2.0)
   monkeypatch.setattr(requests, "FIRST_HEDGE_S", 2.0)
   proxy.clear()
-  object_files.bucket.cache_clear()  # Another test's may be elsewhere.
+  opening.open_root.cache_clear()  # Another test's may be elsewhere.
   proxy.root = f"{scheme}://{servers.BUCKET}/{os.urandom(6).hex()}"
   return proxy

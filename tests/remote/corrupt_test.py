@@ -13,7 +13,6 @@ from chomp_data.loading import saved_states
 from chomp_data.prepare import engines
 from chomp_data.prepare import run
 from chomp_data.reference import mirror
-from chomp_data.storage import object_files
 from chomp_data.storage import opening
 from chomp_data.storage import requests
 from chomp_data.stores import span_reads
@@ -149,7 +148,7 @@ def prepared(name):
     url = f"{root}/{path.relative_to(directory).as_posix()}"
 
     def read(target):
-      object_files.bucket.cache_clear()
+      opening.open_root.cache_clear()
       inputs_test.prepare(target / "out", url, text_key="text", id_key="none")
       return inputs_test.contents(target / "out")
 

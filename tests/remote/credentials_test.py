@@ -5,6 +5,7 @@
 import base64
 import http.server
 import json
+import re
 import threading
 from typing import ClassVar
 import urllib.parse
@@ -22,7 +23,9 @@ OTHERS = (
   "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_BEARER_TOKEN",
   "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY",
   "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_TOKEN",
-  "AZURE_STORAGE_CLIENT_SECRET",
+  "AZURE_STORAGE_CLIENT_SECRET", "AZURE_STORAGE_ACCESS_KEY",
+  "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET",
+  "AZURE_FEDERATED_TOKEN_FILE", "AZURE_USE_AZURE_CLI",
 )  # fmt: skip
 
 
@@ -181,6 +184,44 @@ def test_google_auth_asks_for_a_token_of_a_service_account(
     server.shutdown()
   assert found == "Bearer MADEHERE"
   assert "devstorage" in Tokens.asked[-1]["scope"]
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"type": "service_account"}'])
+def test_a_bad_file_of_google_credentials_is_listed_with_its_reason(
+  text, home, gs_bucket, monkeypatch
+):
+  pytest.importorskip("google.auth")
+  monkeypatch.delenv("GOOGLE_BEARER_TOKEN")
+  path = home / "account.json"
+  if text is not None:
+    path.write_text(text)
+  monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+  credentials_of = credentials.find("gs")
+  assert credentials_of.is_anonymous
+  reason = "was not found" if text is None else "account.json"
+  place = rf"GOOGLE_APPLICATION_CREDENTIALS \([^)]*{re.escape(reason)}"
+  assert re.search(place, credentials_of.advice("read"))
+
+
+@pytest.mark.parametrize(
+  "variables",
+  [
+    ["AZURE_STORAGE_ACCESS_KEY"],
+    ["AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"],
+    ["AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"],
+    ["AZURE_USE_AZURE_CLI"],
+  ],
+  ids=lambda names: names[-1],
+)
+def test_azure_credentials_of_variables_need_no_library(
+  variables, alone, monkeypatch
+):
+  for name in variables:
+    assert credentials.find("az").is_anonymous
+    monkeypatch.setenv(name, "true")
+  credentials_of = credentials.find("az")
+  assert not credentials_of.is_anonymous
+  assert f"{' and '.join(variables)} (used)" in credentials_of.tried
 
 
 def test_a_key_of_azure_signs_requests(az_bucket):

@@ -204,12 +204,12 @@ def test_a_file_over_ranges_reads_as_one(bucket, monkeypatch):
   monkeypatch.setattr(object_files, "RANGE", 1_000)
   monkeypatch.setattr(object_files, "_BEYOND", 16)
   data = random.Random(0).randbytes(5_000)
-  opening.open_storage(bucket.root).put("data", data)
-  url = f"{bucket.root}/data"
+  storage = opening.open_storage(bucket.root)
+  storage.put("data", data)
   rng = random.Random(1)
   for until in (None, 0, 1_234):
     for buffered in (True, False):
-      file = object_files.open(url, 5_000, until=until, buffered=buffered)
+      file = storage.open_file("data", 5_000, until=until, buffered=buffered)
       for _ in range(12):
         begin, size = rng.randrange(5_100), rng.randrange(2_500)
         file.seek(begin)
@@ -219,7 +219,7 @@ def test_a_file_over_ranges_reads_as_one(bucket, monkeypatch):
         else:
           assert data[begin : begin + size].startswith(found)
   bucket.clear()
-  file = object_files.open(url, 5_000)
+  file = storage.open_file("data", 5_000)
   assert file.read() == data
   assert len(bucket.reads()) == 5
 

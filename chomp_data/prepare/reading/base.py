@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import io
 import os
 from typing import Any
 
 from chomp_data import errors
 from chomp_data.prepare import records
-from chomp_data.storage import object_files
+from chomp_data.storage import opening
 from chomp_data.storage import paths
 
 # (number in the file, the record or what is wrong with it); without a number
@@ -160,11 +159,8 @@ def opened(
   Raises:
     OSError: If it cannot be opened.
   """
-  if is_url(file):
-    return object_files.open(
-      file.path, file.size, until=until, buffered=buffered
-    )
-  return open(file.path, "rb")
+  storage, name = opening.open_object(file.path)
+  return storage.open_file(name, file.size, until=until, buffered=buffered)
 
 
 @contextlib.contextmanager
@@ -178,12 +174,9 @@ def ends_of(file: InputFile) -> Iterator[Any]:
   Raises:
     PrepareError: If it cannot be opened.
   """
-  if is_url(file):
-    ends = object_files.ObjectEnds(file.path, file.size)
-    yield io.BufferedReader(ends, object_files.END)
-    return
   check_readable(file)
-  with open(file.path, "rb") as opened:
+  storage, name = opening.open_object(file.path)
+  with storage.open_ends(name, file.size) as opened:
     yield opened
 
 
@@ -201,7 +194,7 @@ def with_version(file: InputFile, ends: Any) -> InputFile:
     return file
   info = ends.raw.info
   if info is None:  # Nothing of it had to be read.
-    storage, name = object_files.place_of(file.path)
+    storage, name = opening.open_object(file.path)
     info = storage.head(name)
   if info is None or info.size != file.size:
     raise errors.PrepareError(
@@ -219,7 +212,7 @@ def check_unchanged(file: InputFile) -> None:
     PrepareError: If it is not.
   """
   if is_url(file):
-    storage, name = object_files.place_of(file.path)
+    storage, name = opening.open_object(file.path)
     what, now, before = "version", storage.version(name), file.version
   else:
     stat = os.stat(file.path)

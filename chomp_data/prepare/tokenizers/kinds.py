@@ -13,7 +13,7 @@ from chomp_data.prepare.tokenizers import byte_tokenizer
 from chomp_data.prepare.tokenizers import huggingface
 from chomp_data.prepare.tokenizers import sentence_piece
 from chomp_data.prepare.tokenizers import tiktoken_ranks
-from chomp_data.storage import object_files
+from chomp_data.storage import opening
 from chomp_data.storage import paths
 
 BYTE = "byte"
@@ -63,7 +63,7 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
     return byte_tokenizer.ByteTokenizer()
   try:
     if paths.is_url(spec.source):
-      storage, name = object_files.place_of(spec.source)
+      storage, name = opening.open_object(spec.source)
       file = storage.get(name)
     else:
       file = pathlib.Path(spec.source).read_bytes()

@@ -26,6 +26,7 @@ from array_record.python import array_record_module  # pyright: ignore
 
 from chomp_data import errors
 from chomp_data.storage import checksums
+from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.stores import json_values
 from chomp_data.stores import side_index
@@ -209,7 +210,7 @@ def find(path: str | os.PathLike[str]) -> Corpus:
     StoreError: If there is none, or a directory's files are named
       `-00000-of-00008` and not all of them are there.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   text = os.fspath(path)
   location = pathlib.Path(text)
   magic = _MAGIC.search(text)

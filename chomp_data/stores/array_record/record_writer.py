@@ -23,6 +23,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.stores import base
@@ -62,7 +63,7 @@ def write(
       the path.
   """
   # Checked before it is a `Path`, for which a URL is a relative path.
-  publish.check_local(path)
+  opening.open_local(path)
   path = pathlib.Path(path)
   check = functools.partial(check_destination, path, overwrite)
   with publish.new_directory(path, check) as staging:
@@ -171,7 +172,7 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
   Raises:
     StoreError: If there is something else.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   names = os.listdir(path) if path.is_dir() else []
   ours = FILE in names and all(
     name == FILE or name.endswith(".array_record") for name in names

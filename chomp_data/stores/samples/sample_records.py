@@ -32,6 +32,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.storage import checksums
+from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
@@ -210,7 +211,7 @@ def write_samples(
       cannot be written; the message names it.
   """
   directory = pathlib.Path(path)
-  publish.check_local(path)
+  opening.open_local(path)
   with publish.new_directory(directory) as staged:
     staged.mkdir()
     files, total = [], 0

@@ -25,7 +25,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.index import integers
-from chomp_data.storage import publish
+from chomp_data.storage import opening
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.samples import sample_fields
 from chomp_data.stores.samples import sample_records
@@ -421,7 +421,7 @@ def open_samples(
       width, or fields are none; the message names the file.
     ValueError: If no field is named.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   assert isinstance(fields, Mapping)
   array_fields = {name: field or ArrayField() for name, field in fields.items()}
   for side in (height_field, width_field):

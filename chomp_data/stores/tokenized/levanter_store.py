@@ -29,7 +29,6 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
 from chomp_data.stores import base
@@ -70,7 +69,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
     options = self.options
     place = opening.open_storage(self._path)
     if not place.is_remote:
-      publish.check_local(self._path)
+      opening.open_local(self._path)
     rows, total = _ledger(place)
     corpus, parts = _find(place, list(rows), options.field)
     if not place.is_remote and self._expected_hash is None:

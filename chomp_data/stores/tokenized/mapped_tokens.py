@@ -76,10 +76,15 @@ class MappedTokens:
       spans = np.stack([starts, lengths, positions]).T.tolist()
       for start, length, position in spans:
         out[position : position + length] = values[start : start + length]
-    # One maximum over the output; others may have written between the spans.
-    copied = out[positions.min() : (positions + lengths).max()]
-    copied = copied.view(copied.dtype.str.replace("i", "u"))
-    if not is_narrow or int(copied.max(initial=0)) >= self._vocab_size:
+    # A maximum of each range that was copied to: ids of other sources, which
+    # may have more, are between them.
+    unsigned = out.view(out.dtype.str.replace("i", "u"))
+    begins, sizes = span_reads.coalesced_ranges(positions, lengths)
+    most = max(
+      (unsigned[b : b + n].max() for b, n in zip(begins, sizes, strict=True)),
+      default=0,
+    )
+    if not is_narrow or int(most) >= self._vocab_size:
       self._check_ids(starts, lengths)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:

@@ -20,7 +20,6 @@ from chomp_data import schema
 from chomp_data.storage import checked_file
 from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.stores import base
 from chomp_data.stores import external
 from chomp_data.stores import object_corpus
@@ -206,7 +205,7 @@ def files_of(path: str | os.PathLike[str]) -> record_files.Corpus:
   Raises:
     StoreError: If one of them is missing.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   home = _prefix(pathlib.Path(path))
   names = tuple(home.name + suffix for suffix in SUFFIXES)
   for name in names:

@@ -114,7 +114,7 @@ class _Directory(Destination):
   """A directory."""
 
   def __init__(self, path: str | os.PathLike[str]):
-    publish.check_local(path)
+    opening.open_local(path)
     self.path: str = os.fspath(path)
     self.local: pathlib.Path = pathlib.Path(path)
     self.work: str = f"{os.path.abspath(path)}.partial"

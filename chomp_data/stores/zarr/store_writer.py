@@ -384,7 +384,7 @@ def write_store(
     StoreError: If there is something at `path`, another writer is at it, or
       documents and tokenizer do not fit.
   """
-  publish.check_local(path)
+  opening.open_local(path)
   with (
     publish.new_directory(
       pathlib.Path(path),

@@ -8,7 +8,6 @@ import os
 
 from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.stores import base
 from chomp_data.stores import documents
 from chomp_data.stores import vocabulary
@@ -30,7 +29,7 @@ class ZarrStore(base.Store):
 
   def _open(self) -> _Opened:
     if opening.open_storage(self._path).directory is not None:
-      publish.check_local(self._path)
+      opening.open_local(self._path)
     disk = None
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
