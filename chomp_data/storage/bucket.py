@@ -167,7 +167,7 @@ class BucketStorage(storage.Storage):
       return None
     return self._info(meta)
 
-  def get(
+  def read(
     self,
     name: str,
     start: int = 0,
@@ -176,48 +176,60 @@ class BucketStorage(storage.Storage):
     check: storage.Check | None = None,
     version: int | str | None = None,
     sent: requests.Requests | None = None,
-  ) -> bytes:
-    """Returns bytes of an object.
-
-    Args:
-      name: The object.
-      start: As in `Storage.get`.
-      stop: As in `Storage.get`.
-      check: As in `Storage.get`.
-      version: As in `Storage.get`.
-      sent: As in `Storage.get`.
-
-    Raises:
-      FileNotFoundError: If there is no such object.
-      StoreError: If it cannot be read, has fewer bytes than `stop`, or is of
-        another version.
-    """
-    if start == stop:
-      return b""
-    data, _ = self._get(name, start, stop, check, version, sent)
-    return data
-
-  def get_versioned(
-    self,
-    name: str,
-    start: int = 0,
-    stop: int | None = None,
-    *,
-    version: int | str | None = None,
   ) -> tuple[bytes, storage.ObjectInfo]:
-    """Returns bytes of an object and its metadata, by one request.
+    """Returns bytes of an object and its metadata, by one request."""
+    import obstore
 
-    Args:
-      name: The object.
-      start: As in `get`.
-      stop: As in `get`.
-      version: As in `get`.
+    options: Any = {}
+    if start < 0:
+      options["range"] = {"suffix": -start}
+    elif stop is not None:
+      options["range"] = (start, stop)
+    elif start:
+      options["range"] = {"offset": start}
 
-    Raises:
-      FileNotFoundError: If there is no such object.
-      StoreError: If it cannot be read, or is of another version.
-    """
-    return self._get(name, start, stop, None, version, None)
+    async def answer(store: Any) -> tuple[Any, bytes]:
+      size = None
+      if start < 0 and self._scheme == "az":
+        # Azure knows no ranges from the end.
+        meta = await obstore.head_async(store, self._key(name))
+        options["range"] = (max(meta["size"] + start, 0), meta["size"])
+        size = meta["size"]
+      result = await obstore.get_async(store, self._key(name), options=options)
+      if size is not None and result.meta["size"] != size:
+        raise requests.DamagedAnswer(
+          errors.StoreError(
+            f"{self.url(name)} must be one object, got one of {size} bytes and"
+            f" one of {result.meta['size']}. Start again once it is written."
+          )
+        )
+      return result, bytes(await result.bytes_async())
+
+    def checked(answer: tuple[Any, bytes]) -> tuple[bytes, storage.ObjectInfo]:
+      result, data = answer
+      info = self._info(result.meta)
+      if version is not None and info.version != version:
+        raise errors.StoreError(
+          f"{self.url(name)} must be the object of version {version} that was"
+          f" opened, got {info.version}: it was replaced meanwhile. Put it"
+          " back, or start again."
+        )
+      if start >= 0 and stop is not None and info.size < stop:
+        raise errors.StoreError(
+          f"{self.url(name)} must have at least {stop} bytes, got {info.size}."
+          " It is not the object that was written; get it again."
+        )
+      first, last = result.range
+      self._check(name, data, last - first, check)
+      return data, info
+
+    counted = requests.Requests()
+    try:
+      small = stop is None or stop - start <= _HEDGED_BYTES
+      return self._call("read", name, answer, counted, checked, hedges=small)
+    finally:
+      if sent is not None:
+        sent.add(counted)
 
   def open_file(
     self,
@@ -264,7 +276,7 @@ class BucketStorage(storage.Storage):
     Args:
       name: The object.
       data: What no other process writes there.
-      info: The version, as `get_versioned` returned it.
+      info: The version, as `read` returned it.
 
     Returns:
       The version that was written; None if another one is there.
@@ -288,7 +300,7 @@ class BucketStorage(storage.Storage):
       if not sent.retries:
         return None
       try:
-        there, info = self.get_versioned(name)
+        there, info = self.read(name)
       except FileNotFoundError:
         return None
       return info if there == data else None
@@ -346,69 +358,6 @@ class BucketStorage(storage.Storage):
       with futures.ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(delete, all_names):
           pass
-
-  def _get(
-    self,
-    name: str,
-    start: int,
-    stop: int | None,
-    check: storage.Check | None,
-    version: int | str | None,
-    sent: requests.Requests | None,
-  ) -> tuple[bytes, storage.ObjectInfo]:
-    """Returns checked bytes of an object, and its metadata."""
-    import obstore
-
-    options: Any = {}
-    if start < 0:
-      options["range"] = {"suffix": -start}
-    elif stop is not None:
-      options["range"] = (start, stop)
-    elif start:
-      options["range"] = {"offset": start}
-
-    async def answer(store: Any) -> tuple[Any, bytes]:
-      size = None
-      if start < 0 and self._scheme == "az":
-        # Azure knows no ranges from the end.
-        meta = await obstore.head_async(store, self._key(name))
-        options["range"] = (max(meta["size"] + start, 0), meta["size"])
-        size = meta["size"]
-      result = await obstore.get_async(store, self._key(name), options=options)
-      if size is not None and result.meta["size"] != size:
-        raise requests.DamagedAnswer(
-          errors.StoreError(
-            f"{self.url(name)} must be one object, got one of {size} bytes and"
-            f" one of {result.meta['size']}. Start again once it is written."
-          )
-        )
-      return result, bytes(await result.bytes_async())
-
-    def checked(answer: tuple[Any, bytes]) -> tuple[bytes, storage.ObjectInfo]:
-      result, data = answer
-      info = self._info(result.meta)
-      if version is not None and info.version != version:
-        raise errors.StoreError(
-          f"{self.url(name)} must be the object of version {version} that was"
-          f" opened, got {info.version}: it was replaced meanwhile. Put it"
-          " back, or start again."
-        )
-      if start >= 0 and stop is not None and info.size < stop:
-        raise errors.StoreError(
-          f"{self.url(name)} must have at least {stop} bytes, got {info.size}."
-          " It is not the object that was written; get it again."
-        )
-      first, last = result.range
-      self._check(name, data, last - first, check)
-      return data, info
-
-    counted = requests.Requests()
-    try:
-      small = stop is None or stop - start <= _HEDGED_BYTES
-      return self._call("read", name, answer, counted, checked, hedges=small)
-    finally:
-      if sent is not None:
-        sent.add(counted)
 
   def _check(
     self, name: str, data: bytes, size: int, check: storage.Check | None

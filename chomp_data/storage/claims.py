@@ -120,12 +120,12 @@ class Claim:
     while True:
       data = self._record()
       if self._place.put(NAME, data, create=True):
-        there, self._written = self._place.get_versioned(NAME)
+        there, self._written = self._place.read(NAME)
         if there == data:
           break
         continue
       try:
-        there, info = self._place.get_versioned(NAME)
+        there, info = self._place.read(NAME)
       except FileNotFoundError:
         continue  # It was given back meanwhile.
       other = _parsed(there)
@@ -217,7 +217,7 @@ class Claim:
         time.sleep(_LOOK_S)
         heartbeat.beat()
         try:
-          there, now = self._place.get_versioned(NAME)
+          there, now = self._place.read(NAME)
         except FileNotFoundError:
           return False
         if now.version != info.version:

@@ -48,7 +48,7 @@ class DiskStorage(storage.Storage):
         return None
     return storage.ObjectInfo(name, status.st_size, status.st_mtime_ns)
 
-  def get(
+  def read(
     self,
     name: str,
     start: int = 0,
@@ -57,7 +57,7 @@ class DiskStorage(storage.Storage):
     check: storage.Check | None = None,
     version: int | str | None = None,
     sent: "requests.Requests | None" = None,
-  ) -> bytes:
+  ) -> tuple[bytes, storage.ObjectInfo]:
     """Returns bytes of a file."""
     del sent
     with self._access(name), publish.open_file(self.url(name)) as file:
@@ -73,7 +73,7 @@ class DiskStorage(storage.Storage):
       data = file.read() if stop is None else file.read(stop - start)
     if check is not None:
       check(data)
-    return data
+    return data, storage.ObjectInfo(name, status.st_size, modified)
 
   def open_file(
     self,

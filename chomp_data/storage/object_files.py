@@ -9,12 +9,8 @@ with open_storage("gs://bucket").open_file("corpus.jsonl", size) as file:
 
 import io
 from typing import Any
-from typing import TYPE_CHECKING
 
 from chomp_data.storage import storage
-
-if TYPE_CHECKING:
-  from chomp_data.storage import bucket
 
 # Bytes of a request: with them a piece of 32 MiB and the end of its last line
 # are four requests.
@@ -32,7 +28,7 @@ class ObjectFile(io.RawIOBase):
 
   def __init__(
     self,
-    objects: "bucket.BucketStorage",
+    objects: storage.Storage,
     name: str,
     size: int,
     until: int | None = None,
@@ -103,7 +99,7 @@ class ObjectEnds(ObjectFile):
       that is read is of this version.
   """
 
-  def __init__(self, objects: "bucket.BucketStorage", name: str, size: int):
+  def __init__(self, objects: storage.Storage, name: str, size: int):
     """Requests nothing; the arguments are those of `Storage.open_ends`."""
     super().__init__(objects, name, size)
     self.info: storage.ObjectInfo | None = None
@@ -120,7 +116,7 @@ class ObjectEnds(ObjectFile):
 
   def _request(self, start: int, stop: int) -> bytes:
     version = None if self.info is None else self.info.version
-    data, self.info = self._storage.get_versioned(
+    data, self.info = self._storage.read(
       self._name, start, stop, version=version
     )
     return data

@@ -75,7 +75,7 @@ class Storage(abc.ABC):
     """
 
   @abc.abstractmethod
-  def get(
+  def read(
     self,
     name: str,
     start: int = 0,
@@ -84,8 +84,8 @@ class Storage(abc.ABC):
     check: Check | None = None,
     version: int | str | None = None,
     sent: "requests.Requests | None" = None,
-  ) -> bytes:
-    """Returns the bytes start .. stop - 1 of an object.
+  ) -> tuple[bytes, ObjectInfo]:
+    """Returns the bytes start .. stop - 1 of an object, and its metadata.
 
     Args:
       name: The object.
@@ -98,8 +98,26 @@ class Storage(abc.ABC):
 
     Raises:
       FileNotFoundError: If there is no such object.
-      StoreError: If it cannot be read, or is of another version.
+      StoreError: If it cannot be read, or is of another version; of an object
+        in a bucket also if it has fewer bytes than `stop`.
     """
+
+  def get(
+    self,
+    name: str,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    check: Check | None = None,
+    version: int | str | None = None,
+    sent: "requests.Requests | None" = None,
+  ) -> bytes:
+    """Returns the bytes of `read`; an empty range takes no request."""
+    if start == stop and self.is_remote:
+      return b""
+    return self.read(
+      name, start, stop, check=check, version=version, sent=sent
+    )[0]
 
   @abc.abstractmethod
   def open_file(

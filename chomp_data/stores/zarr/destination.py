@@ -234,7 +234,7 @@ class _Bucket(Destination):
       return False
     # It came after all was removed, from a writer that lost the claim. Read
     # before the claim is renewed, it is none of a writer that took it over.
-    _, version = self._storage.get_versioned(name)
+    _, version = self._storage.read(name)
     self._claim.renew()
     return self._storage.replace(name, data, version) is not None
 
