@@ -129,9 +129,7 @@ class CheckedFile:
     Raises:
       StoreError: If a page was altered.
     """
-    # In their type, or NumPy would copy all of them into the other one.
-    values = np.clip(values, 0, np.iinfo(self.values.dtype).max)
-    values = values.astype(self.values.dtype)
+    values = self._as_stored(values)
     count = np.searchsorted(self.values, values, side="right")
     # Pages on the way are not verified. Where the neighbours are right, and
     # the values ascend, so is the result.
@@ -144,6 +142,14 @@ class CheckedFile:
       self.read()
       return np.searchsorted(self.values, values, side="right")
     return count
+
+  def _as_stored(self, values: np.ndarray) -> np.ndarray:
+    """Returns values in the type of the file's, as far as it has them.
+
+    NumPy would copy all values of the file into the other type.
+    """
+    values = np.clip(values, 0, np.iinfo(self.values.dtype).max)
+    return values.astype(self.values.dtype)
 
   def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
     """Verifies the pages of several ranges.
@@ -168,19 +174,42 @@ class CheckedFile:
 
   def _verify(self, pages: np.ndarray) -> None:
     """Verifies those of ascending pages that were not yet."""
-    assert self._crc32c is not None
+    wrong: list[int] = []
     for page in pages[~self._is_verified[pages]].tolist():
-      start = page * self._per_page
-      data = self.values[start : start + self._per_page]
-      actual, expected = google_crc32c.value(data), int(self._crc32c[page])
-      if actual != expected:
-        first = start * data.itemsize
-        raise self.damaged(
-          f"page {page} must have crc32c {expected:08x}, got {actual:08x}"
-          f" (bytes {first} .. {first + data.nbytes - 1})"
-        )
+      data = self._page(page)
+      try:
+        self._check_page(page, data)
+      except errors.StoreError:
+        wrong.append(page)
+        continue
       self._is_verified[page] = True
       file_maps.release(data)
+    if wrong:
+      self._restore(wrong)
+
+  def _restore(self, pages: list[int]) -> None:
+    """Puts pages that are not as they were written in their place, if it can.
+
+    Raises:
+      StoreError: If it cannot.
+    """
+    self._check_page(pages[0], self._page(pages[0]))
+
+  def _page(self, page: int) -> np.ndarray:
+    """Returns the values of a page, verified or not."""
+    start = page * self._per_page
+    return self.values[start : start + self._per_page]
+
+  def _check_page(self, page: int, data: Any) -> None:
+    """Raises StoreError where the bytes of a page are not those written."""
+    assert self._crc32c is not None
+    actual, expected = google_crc32c.value(data), int(self._crc32c[page])
+    if actual != expected:
+      first = page * self._per_page * self.values.itemsize
+      raise self.damaged(
+        f"page {page} must have crc32c {expected:08x}, got {actual:08x}"
+        f" (bytes {first} .. {first + memoryview(data).nbytes - 1})"
+      )
 
 
 class PageSums:

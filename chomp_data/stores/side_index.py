@@ -12,6 +12,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from concurrent import futures
 import contextlib
 import dataclasses
 import functools
@@ -56,10 +57,14 @@ _ABANDONED_S = 600.0
 _RESUMED_S = 7 * 86_400.0
 # How often a build writes its journal, to be resumed from.
 _KEPT_EVERY_S = 5.0
-# Read from a bucket in one request, and the largest file that is kept there: it
-# is sent in one request, too.
-_BLOCK_BYTES = 64 * 2**20
-_MOST_SHARED = 2**30
+# An array in a bucket is objects of up to this size, each sent in one request.
+OBJECT_BYTES = 2**30
+# Neighbouring pages of an array in a bucket are one request up to so many, and
+# so many requests are sent at once.
+_PAGES_TOGETHER = 8
+_REQUESTS_AT_ONCE = 8
+# The directory of an index of which only some pages are on this machine.
+_PARTIAL = ".partial"
 # Types of arrays: integers and truth values, no objects.
 _DTYPE = re.compile(r"[<|][biu][1248]")
 
@@ -170,7 +175,7 @@ class SideArray(checked_file.CheckedFile):
   """An array of an index, in a file of its own."""
 
   def __init__(self, path: pathlib.Path, entry: _Entry):
-    """Maps the file; see `load_or_build`. Other processes map it anew.
+    """Maps the file; see `load_or_build`.
 
     Within a process `_array` shares one map, and what of it was verified.
 
@@ -215,6 +220,107 @@ class SideArray(checked_file.CheckedFile):
     return self.values.nbytes
 
 
+class RemoteSideArray(SideArray):
+  """An array in a bucket; pages are downloaded when they are first read.
+
+  Its file on this machine begins as zeros. A page whose checksum is not right
+  is requested, written to the file and stays for other processes.
+  """
+
+  def __init__(self, path: pathlib.Path, entry: _Entry, url: str):
+    """Maps the file; requests nothing.
+
+    Args:
+      path: The file on this machine, of the array's size.
+      entry: What the header says of the array.
+      url: Of the index in the bucket.
+    """
+    super().__init__(path, entry)
+    self._remote = opening.open_storage(url)
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    return _array, (self.path, self._entry, self._remote.path)
+
+  def is_of(self, entry: _Entry) -> bool:
+    # It is written to as pages come.
+    assert self._stamp is not None
+    now = modification_guard.stamp(self.path)
+    return (
+      entry == self._entry and now is not None and (now[:3] == self._stamp[:3])
+    )
+
+  def search(self, values: np.ndarray) -> np.ndarray:
+    values = self._as_stored(values)
+    # By the first values of pages, so that few are downloaded.
+    page = np.zeros(len(values), np.int64)
+    end = np.full(len(values), len(self._is_verified), np.int64)
+    while (end - page > 1).any():
+      middle = (page + end) // 2
+      is_right = self.gather(middle * self._per_page) <= values
+      page = np.where(is_right, middle, page)
+      end = np.where(is_right, end, np.maximum(middle, page + 1))
+    counts = np.zeros(len(values), np.int64)
+    for number in np.unique(page).tolist():
+      in_page = page == number
+      start = number * self._per_page
+      stop = min(start + self._per_page, len(self))
+      counts[in_page] = start + np.searchsorted(
+        self.read(start, stop), values[in_page], side="right"
+      )
+    return counts
+
+  def _restore(self, pages: list[int]) -> None:
+    runs: list[list[int]] = []
+    per_object = OBJECT_BYTES // checked_file.PAGE_BYTES
+    for page in pages:
+      if (
+        runs
+        and page == runs[-1][-1] + 1
+        and page % per_object
+        and len(runs[-1]) < _PAGES_TOGETHER
+      ):
+        runs[-1].append(page)
+      else:
+        runs.append([page])
+    if len(runs) == 1:
+      self._download(runs[0])
+      return
+    with futures.ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+      for _ in pool.map(self._download, runs):
+        pass
+
+  def _download(self, pages: list[int]) -> None:
+    """Requests pages that follow each other and writes them to the file."""
+    page_bytes = checked_file.PAGE_BYTES
+    start = pages[0] * page_bytes
+    stop = min((pages[-1] + 1) * page_bytes, self.nbytes)
+    number, low = divmod(start, OBJECT_BYTES)
+
+    def check(data: bytes) -> None:
+      for i, page in enumerate(pages):
+        self._check_page(page, data[i * page_bytes : (i + 1) * page_bytes])
+
+    name = _object_name(self.path.name, number)
+    try:
+      data = self._remote.get(name, low, low + stop - start, check=check)
+      with open(self.path, "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), data, start)
+    except OSError as error:
+      raise self.damaged(
+        f"must be written from {self._remote.url(name)}, got {error}"
+      ) from error
+    # Through the map, which is of another file where that one was replaced.
+    for page in pages:
+      self._check_page(page, self._page(page))
+    self._is_verified[pages] = True
+    heartbeat.beat()
+
+
+def _object_name(file_name: str, number: int) -> str:
+  """Returns the name of an object of an array's file, from 0."""
+  return f"{file_name}.{number}" if number else file_name
+
+
 # Arrays that this process has mapped, by path: a copy of a plan shares them,
 # and what of them was verified.
 _mapped: weakref.WeakValueDictionary[str, SideArray] = (
@@ -222,11 +328,17 @@ _mapped: weakref.WeakValueDictionary[str, SideArray] = (
 )
 
 
-def _array(path: pathlib.Path, entry: _Entry) -> SideArray:
-  """Returns an array of an index; see `SideArray`."""
+def _array(
+  path: pathlib.Path, entry: _Entry, url: str | None = None
+) -> SideArray:
+  """Returns an array of an index; see `SideArray` and `RemoteSideArray`."""
   array = _mapped.get(str(path))
   if array is None or not array.is_of(entry):
-    array = _mapped[str(path)] = SideArray(path, entry)
+    if url is None:
+      array = SideArray(path, entry)
+    else:
+      array = RemoteSideArray(path, entry, url)
+    _mapped[str(path)] = array
   return array
 
 
@@ -263,21 +375,17 @@ def load_or_build(
     StoreError: If it can be kept nowhere.
   """
   key = _whole_key(name, key)
-  tried = []
   is_remote = opening.open_storage(store_path).is_remote
-  for parent in _places(store_path):
-    _sweep(parent)
-    directory = parent / _directory(name, key)
-    arrays = _open(directory, key)
-    if arrays is not None:
-      return arrays
-    tried.append(directory)
-  if is_remote:
+  tried = [parent / _directory(name, key) for parent in _places(store_path)]
+  for directory in tried:
+    _sweep(directory.parent)
+  arrays = _find(store_path, tried, key)
+  if arrays is None and is_remote:
     remote = _remote_storage(store_path, tried[0].name)
-    if _download(remote, tried[0], key):
-      arrays = _open(tried[0], key)
-      if arrays is not None:
-        return arrays
+    if _make_partial(remote, tried[0], key):
+      arrays = _find(store_path, tried, key)
+  if arrays is not None:
+    return arrays
   problems = []
   for directory in tried:
     try:
@@ -324,8 +432,23 @@ def find(
     key: Likewise.
   """
   key = _whole_key(name, key)
-  for parent in _places(store_path):
-    arrays = _open(parent / _directory(name, key), key)
+  directory = _directory(name, key)
+  return _find(
+    store_path, [parent / directory for parent in _places(store_path)], key
+  )
+
+
+def _find(
+  store_path: str | os.PathLike[str],
+  directories: Iterable[pathlib.Path],
+  key: Mapping[str, Any],
+) -> dict[str, SideArray] | None:
+  """Returns the index in the first of several directories that has it."""
+  for directory in directories:
+    arrays = _open(directory, key)
+    if arrays is None and opening.open_storage(store_path).is_remote:
+      url = _remote_storage(store_path, directory.name).path
+      arrays = _open(_partial(directory), key, url)
     if arrays is not None:
       return arrays
   return None
@@ -345,9 +468,10 @@ def drop(
   """
   for parent in _places(store_path):
     directory = parent / _directory(name, _whole_key(name, key))
-    # Gone at once under its name, which another process may give anew.
-    with contextlib.suppress(OSError), _staging(directory) as staged:
-      os.rename(directory, staged / directory.name)
+    for path in (directory, _partial(directory)):
+      # Renamed first: another process may make one of its name at any time.
+      with contextlib.suppress(OSError), _staging(directory) as staged:
+        os.rename(path, staged / path.name)
 
 
 def _whole_key(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
@@ -406,37 +530,33 @@ def _remote_storage(
   return opening.open_storage(f"{_absolute(store_path)}.index/{name}")
 
 
-def _download(
+def _partial(directory: pathlib.Path) -> pathlib.Path:
+  """Returns where an index is of which pages are still in a bucket."""
+  return directory.with_name(directory.name + _PARTIAL)
+
+
+def _make_partial(
   remote: storage.Storage, directory: pathlib.Path, key: Mapping[str, Any]
 ) -> bool:
-  """Downloads an index to the cache directory; False where there is none."""
+  """Makes the files of an index in a bucket, without their pages.
+
+  Returns:
+    Whether there is such an index.
+  """
   try:
     header = _parsed_header(remote.get(HEADER, check=_parsed_header))
     if header["key"] != json.loads(_canonical(key)):
       return False
-    entries = _entries(_Entry, header, remote.url(HEADER))
     header = {**header, "store": remote.path.rpartition(".index/")[0]}
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _staging(directory) as staged:
-      for name, entry in entries.items():
-        with publish.new_file(staged / f"{name}.bin", "wb") as file:
-          for low in range(0, entry.nbytes, _BLOCK_BYTES):
-            high = min(low + _BLOCK_BYTES, entry.nbytes)
-            first = low // checked_file.PAGE_BYTES
-
-            def check(
-              block: bytes, crc32c: list[int] = entry.crc32c[first:]
-            ) -> None:
-              sums = checked_file.page_sums(block)
-              if sums != crc32c[: len(sums)]:
-                raise ValueError("other bytes than were written")
-
-            file.write(remote.get(f"{name}.bin", low, high, check=check))
-            heartbeat.beat()
+      for name, entry in _entries(_Entry, header, remote.url(HEADER)).items():
+        with publish.new_file(staged / f"{name}.bin") as file:
+          file.truncate(entry.nbytes)
       _write_header(staged, header)
-      # Another process may have downloaded it meanwhile: either is right.
+      # Another process may have made it meanwhile: either is right.
       with contextlib.suppress(OSError):
-        os.rename(staged, directory)
+        os.rename(staged, _partial(directory))
     return True
   except (
     FileNotFoundError, KeyError, TypeError, AttributeError, RecursionError,
@@ -449,13 +569,13 @@ def _download(
 
 def _upload(directory: pathlib.Path, remote: storage.Storage) -> None:
   """Uploads an index beside its store in a bucket, where that is allowed."""
-  files = sorted(directory.glob("*.bin"))
-  if any(file.stat().st_size > _MOST_SHARED for file in files):
-    return
   try:
-    for file in files:
-      if file.stat().st_size:
-        remote.put(file.name, file.read_bytes())
+    for path in sorted(directory.glob("*.bin")):
+      with publish.open_file(path) as file:
+        number = 0
+        while data := file.read(OBJECT_BYTES):
+          remote.put(_object_name(path.name, number), data)
+          number += 1
     remote.put(HEADER, (directory / HEADER).read_bytes())
   except errors.StoreError as error:
     logging.info("index %s is on this machine only: %s", directory, error)
@@ -687,9 +807,15 @@ class _Writer:
 
 
 def _open(
-  directory: pathlib.Path, key: Mapping[str, Any]
+  directory: pathlib.Path, key: Mapping[str, Any], url: str | None = None
 ) -> dict[str, SideArray] | None:
-  """Returns the arrays of a directory, or None where they must be built."""
+  """Returns the arrays of a directory, or None where they must be built.
+
+  Args:
+    directory: Where the files are.
+    key: What the index must depend on.
+    url: Of the index in a bucket, where pages may be missing here.
+  """
   # Not `directory.is_dir()`, which raises where one may not look.
   if not os.path.isdir(directory):
     return None
@@ -698,7 +824,7 @@ def _open(
     if header.get("key") != json.loads(_canonical(key)):
       raise errors.StoreError(f"{directory / HEADER} is of another index")
     arrays = {
-      name: _array(directory / f"{name}.bin", entry)
+      name: _array(directory / f"{name}.bin", entry, url)
       for name, entry in _entries(_Entry, header, directory / HEADER).items()
     }
     if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:
