@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import itertools
 import os
 import secrets
 import threading
@@ -113,9 +114,13 @@ class Beam:
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
     try:
-      for number in range(count):
-        some = list(tasks[number * each : (number + 1) * each])
-        _write(root, _name(number, "tasks"), some)
+
+      def write_tasks(number: int) -> None:
+        numbers = range(len(tasks))[number * each : (number + 1) * each]
+        _write(root, _name(number, "tasks"), [tasks[i] for i in numbers])
+
+      for _ in scratch.mapped(write_tasks, range(count)):
+        pass
       with _reporting(root, tasks, each, on_progress):
         pipeline = beam.Pipeline(options=self._options)
         _ = (
@@ -127,7 +132,8 @@ class Beam:
         pipeline.run().wait_until_finish()
       if scratch.storage_at(root).head(_FAILED) is not None:
         raise _read_error(root)
-      for number in range(count):
+
+      def read_results(number: int) -> list[_Result]:
         name = _name(number, "results")
         try:
           results = _read(root, name, list[result_type])
@@ -137,13 +143,16 @@ class Beam:
             " Beam, got none. Give workers the same directories as this"
             " process, or put inputs and output into buckets."
           ) from None
-        expected = len(tasks[number * each : (number + 1) * each])
+        expected = min(each, len(tasks) - number * each)
         if len(results) != expected:
           raise errors.PrepareError(
             f"{paths.join(root, name)} must hold {expected} results, got"
             f" {len(results)}. Run again."
           )
-        yield from enumerate(results, number * each)
+        return results
+
+      results = scratch.mapped(read_results, range(count))
+      yield from enumerate(itertools.chain.from_iterable(results))
     finally:
       # What cannot be removed now is, once the store is published.
       with contextlib.suppress(OSError, errors.StoreError):

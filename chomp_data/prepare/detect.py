@@ -15,7 +15,6 @@ import json
 import os
 import re
 from typing import Any
-from typing import NamedTuple
 
 from chomp_data import errors
 from chomp_data.prepare import readers
@@ -91,23 +90,35 @@ _CONTROLS = bytes(
 _MOST_CONTROLS = 0.1
 
 
-class Looked(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class PlannedFile:
   """A file that was looked at.
 
   Attributes:
     file: With its kind, and the version that it has.
-    pieces: In order, at least one; none if it is refused.
-    error: Why it is refused, or None.
+    ranges: Of each piece the begin, end, first record and size, as
+      `base.InputPiece` has them; none if the file is refused.
+    problem: Why it is refused, the arguments of `errors.BadInput`.
   """
 
   file: base.InputFile
-  pieces: list[base.InputPiece]
-  error: errors.BadInput | None
+  ranges: tuple[tuple[int, int, int | None, int], ...] = ()
+  problem: tuple[str, ...] = ()
+
+  @property
+  def pieces(self) -> list[base.InputPiece]:
+    """Its pieces, in order."""
+    return [base.InputPiece(self.file, *edges) for edges in self.ranges]
+
+  @property
+  def error(self) -> errors.BadInput | None:
+    """Why it is refused, or None."""
+    return errors.BadInput(*self.problem) if self.problem else None
 
 
 def look(
   file: base.InputFile, part_bytes: int, options: records.ReadOptions
-) -> Looked:
+) -> PlannedFile:
   """Detects the kind of a file, checks and splits it.
 
   Args:
@@ -119,7 +130,7 @@ def look(
     PrepareError: If it cannot be opened, or has changed since it was listed.
     StoreError: If an object cannot be read.
   """
-  pieces, error = [], None
+  pieces, problem = [], ()
   with base.ends_of(file) as opened:
     try:
       kind = file.kind
@@ -128,12 +139,11 @@ def look(
         file = dataclasses.replace(file, kind=kind)
       kinds = readers.INPUT_KINDS
       pieces = kinds[kind].split(file, opened, part_bytes, options)
-    except errors.BadInput as bad_input:
-      error = bad_input
+    except errors.BadInput as error:
+      problem = error.args
     file = base.with_version(file, opened)
-  return Looked(
-    file, [dataclasses.replace(piece, file=file) for piece in pieces], error
-  )
+  ranges = tuple((p.begin, p.end, p.first, p.size) for p in pieces)
+  return PlannedFile(file, ranges, problem)
 
 
 def _detected(

@@ -2,35 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents are exact duplicates, found before any is tokenized.
 
-`write_hashes` hashes the documents of a group of pieces, on any engine.
-`compare`, in the process that coordinates the run, reads the hashes of all
-groups and notes for each which documents to leave out: all but the first, in
-the order of inputs, of those of the same text of which the same is trained on.
+`scan` hashes the documents of a group of pieces, on any engine. `compare`, in
+the process that coordinates the run, reads the hashes of all groups and records
+for each which documents to leave out: all but the first, in the order of
+inputs, of those of the same text of which the same is trained on.
 
     GROUP.hashes   16 bytes per document, in order; zeros if it has no text
     GROUP.drops    uint32 numbers of documents that are left out, from 0
 
 Both are in a directory that is named by what decides them. A group costs five
-requests. `compare` sorts hashes in buckets that are spilled to temporary files:
-it takes a byte of memory and 24 bytes of disk per document, and some 300 MB.
+requests. `compare` sorts hashes in buckets that are spilled to temporary
+files: it takes a byte of memory and 24 bytes of disk per document, and some
+300 MB.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent import futures
 import contextlib
 import dataclasses
 import hashlib
-import json
 import tempfile
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import lazy
+from chomp_data.prepare import progress
+from chomp_data.prepare import readers
 from chomp_data.prepare import records
+from chomp_data.prepare import rejections
 from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.storage import paths
@@ -44,66 +47,130 @@ _BUCKET_HASHES = 1 << 22
 _MOST_BUCKETS = 256
 # Bytes of all buckets together that are kept in memory.
 _SPILL_BYTES = 1 << 27
-# Requests at once.
-_TOGETHER = 32
+_PROGRESS_DOCUMENTS = 1_024
 
 _ROW = np.dtype([("hash", "<u8", 2), ("document", "<i8")])
 _Group = tuple[base.InputPiece, ...]
 
 
-def group_key(group: Sequence[base.InputPiece]) -> str:
-  """Names a group of pieces by all that they are."""
-  text = json.dumps([dataclasses.astuple(piece) for piece in group])
-  return hashlib.sha256(text.encode()).hexdigest()[:32]
+@dataclasses.dataclass(frozen=True)
+class ScanTask:
+  """Documents to hash.
 
-
-def directory_of(
-  groups: Sequence[_Group], options: records.ReadOptions, parent: str
-) -> str:
-  """Returns where the duplicates of some groups are noted.
-
-  Args:
-    groups: All of a store, in order.
-    options: How documents are read.
-    parent: The directory or URL that it is below.
-  """
-  digest = hashlib.sha256(
-    json.dumps(dataclasses.asdict(options), sort_keys=True).encode()
-  )
-  for group in groups:
-    digest.update(group_key(group).encode())
-  return paths.join(parent, f"duplicates-{digest.hexdigest()[:32]}")
-
-
-def write_hashes(
-  directory: str,
-  group: _Group,
-  documents: Callable[[], Iterable[records.Document]],
-) -> int:
-  """Writes the hashes of a group's documents, unless they are there.
-
-  Args:
+  Attributes:
+    group: Their pieces.
+    read: How documents are read, without `duplicates`.
+    on_error: 'fail', or 'skip' what no document can be made of.
     directory: The directory or URL of hashes.
-    group: The pieces.
-    documents: Reads them.
+  """
+
+  group: _Group
+  read: records.ReadOptions
+  on_error: str
+  directory: str
+
+  @property
+  def size(self) -> int:
+    """About the bytes of the inputs."""
+    return sum(piece.size for piece in self.group)
+
+
+def scan(task: ScanTask) -> int:
+  """Writes the hashes of documents unless they are there: a pure function.
 
   Returns:
     The number of documents.
+
+  Raises:
+    PrepareError: If an input cannot be read.
   """
-  name = f"{group_key(group)}.hashes"
+  name = f"{scratch.digest(task.group)}.hashes"
   try:
-    hashes = scratch.read_summed(directory, name)
+    hashes = scratch.read_summed(task.directory, name)
   except (OSError, ValueError):
-    hashes = b"".join(map(_hash, documents()))
-    scratch.write_summed(directory, name, hashes)
+    rejected = rejections.Rejections(raises=task.on_error != "skip")
+    documents = documents_of(task.group, task.read, rejected)
+    hashes = b"".join(map(_hash, _with_progress(documents, task.size)))
+    scratch.write_summed(task.directory, name, hashes)
   return len(hashes) // _HASH_BYTES
+
+
+def without_duplicates(
+  groups: Sequence[_Group],
+  read: records.ReadOptions,
+  on_error: str,
+  work: str,
+  call: Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]],
+) -> records.ReadOptions:
+  """Returns options that leave duplicates out, having looked for them.
+
+  Args:
+    groups: The pieces of each part, in order.
+    read: How documents are read.
+    on_error: 'fail', or 'skip' what no document can be made of.
+    work: The directory or URL of what is done so far.
+    call: Calls a function for each task, and returns results in order.
+
+  Raises:
+    PrepareError: If an input cannot be read, or hashes are removed meanwhile.
+  """
+  keys = [scratch.digest(group) for group in groups]
+  name = scratch.digest([read, *keys])
+  directory = paths.join(work, f"duplicates-{name}")
+  tasks = lazy.LazySequence(
+    lambda i: ScanTask(groups[i], read, on_error, directory), len(groups)
+  )
+  compare(directory, keys, list(call(scan, tasks)))
+  return dataclasses.replace(read, duplicates=directory)
+
+
+def documents_of(
+  pieces: Sequence[base.InputPiece],
+  options: records.ReadOptions,
+  rejected: rejections.Rejections,
+) -> Iterator[records.Document]:
+  """Yields the documents of pieces that are read together, without duplicates.
+
+  Args:
+    pieces: What to read, in order.
+    options: How.
+    rejected: Counts what is left out, as `readers.documents`, and duplicates.
+
+  Raises:
+    BadInput: See `readers.documents`.
+    PrepareError: See `readers.documents`.
+  """
+  left_out = frozenset()
+  if options.duplicates is not None:
+    left_out = _dropped(options.duplicates, pieces)
+  number = 0
+  for piece in pieces:
+    for document in readers.documents(piece, options, rejected):
+      if number in left_out:
+        rejected.count(REASON)
+      else:
+        rejected.count_chat(document.counts)
+        yield document
+      number += 1
+
+
+def _with_progress(
+  documents: Iterable[records.Document], size: int
+) -> Iterator[records.Document]:
+  """Yields documents, and reports the progress now and then."""
+  done = 0
+  for number, document in enumerate(documents):
+    yield document
+    done += len(document.text)
+    if number % _PROGRESS_DOCUMENTS == 0:
+      progress.report(min(done, size), number + 1)
 
 
 def _hash(document: records.Document) -> bytes:
   """Returns the hash of a text, and of where it is trained on."""
   text = document.text
   if not text:
-    return bytes(_HASH_BYTES)  # Left out for that.
+    return bytes(_HASH_BYTES)  # It is left out in any case.
   digest = hashlib.blake2b(
     text.encode() if isinstance(text, str) else text,
     digest_size=_HASH_BYTES,
@@ -115,20 +182,8 @@ def _hash(document: records.Document) -> bytes:
   return digest.digest()
 
 
-def compare(
-  directory: str, groups: Sequence[_Group], counts: Sequence[int]
-) -> None:
-  """Notes the duplicates of all groups.
-
-  Args:
-    directory: The directory or URL of hashes.
-    groups: All of a store, in order.
-    counts: The number of documents of each.
-
-  Raises:
-    PrepareError: If hashes are not there any more.
-  """
-  keys = [group_key(group) for group in groups]
+def compare(directory: str, keys: Sequence[str], counts: Sequence[int]) -> None:
+  """Records the duplicates of groups of these numbers of documents."""
   is_dropped = np.zeros(sum(counts), np.bool_)
   num_buckets = -(-len(is_dropped) // _BUCKET_HASHES)
   num_buckets = min(max(1, num_buckets), _MOST_BUCKETS)
@@ -154,7 +209,7 @@ def compare(
     data = np.flatnonzero(dropped).astype("<u4").tobytes()
     scratch.write_summed(directory, f"{keys[number]}.drops", data)
 
-  for _ in _mapped(write, range(len(keys))):
+  for _ in scratch.mapped(write, range(len(keys))):
     pass
 
 
@@ -172,7 +227,7 @@ def _spill(directory: str, keys: Sequence[str], buckets: Sequence[Any]) -> None:
     return np.frombuffer(data, "<u8").reshape(-1, 2)
 
   first = 0
-  for hashes in _mapped(read, keys):
+  for hashes in scratch.mapped(read, keys):
     rows = np.empty(len(hashes), _ROW)
     rows["hash"] = hashes
     rows["document"] = np.arange(first, first + len(hashes))
@@ -185,23 +240,11 @@ def _spill(directory: str, keys: Sequence[str], buckets: Sequence[Any]) -> None:
       bucket.write(part.tobytes())
 
 
-def _mapped(
-  function: Callable[[Any], Any], values: Sequence[Any]
-) -> Iterator[Any]:
-  """Yields what a function returns for each value, some called at once."""
-  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-    # Not all at once: results wait in memory.
-    for first in range(0, len(values), 4 * _TOGETHER):
-      yield from pool.map(function, values[first : first + 4 * _TOGETHER])
-
-
-def dropped(directory: str, group: Sequence[base.InputPiece]) -> frozenset[int]:
-  """Returns which documents of a group are left out.
-
-  Raises:
-    PrepareError: If what was noted is not there any more.
-  """
-  name = f"{group_key(group)}.drops"
+def _dropped(
+  directory: str, group: Sequence[base.InputPiece]
+) -> frozenset[int]:
+  """Returns which documents of a group are left out."""
+  name = f"{scratch.digest(group)}.drops"
   try:
     data = scratch.read_summed(directory, name)
     return frozenset(np.frombuffer(data, "<u4").tolist())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Engines: they call one pure function for each task, wherever they like.
+"""Engines: they call one pure function for each task, in any process.
 
 Results come in any order; what a task writes depends on the task alone, so
 engine and number of workers change nothing but the time. A new engine is a
@@ -32,6 +32,8 @@ _Result = TypeVar("_Result")
 
 _PR_SET_PDEATHSIG = 1
 _PROGRESS_SECONDS = 0.25
+# Tasks that are submitted ahead for each worker; others are not made yet.
+_TASKS_AHEAD = 4
 
 
 class Engine(Protocol):
@@ -47,7 +49,7 @@ class Engine(Protocol):
 
     Args:
       function: Importable by name.
-      tasks: What to call it with.
+      tasks: What to call it with; items may be made when they are read.
       on_progress: Called now and then with the bytes and the documents that are
         done of tasks that have not been yielded.
 
@@ -77,7 +79,7 @@ class Pool:
     self._workers = workers
     self._pool: concurrent.futures.ProcessPoolExecutor | None = None
     # By worker, the bytes and the documents that are done of its task.
-    self._reached: Any = ()
+    self._done: Any = ()
 
   def run(
     self,
@@ -96,21 +98,24 @@ class Pool:
         yield number, result
       return
     pool = self._started()
+    numbers: dict[concurrent.futures.Future[_Result], int] = {}
+    next_number = 0
     done = False
     try:
-      with _one_thread():
-        numbers = {
-          pool.submit(_call, function, task): number
-          for number, task in enumerate(tasks)
-        }
-      left = set(numbers)
-      while left:
-        ended, left = concurrent.futures.wait(
-          left, _PROGRESS_SECONDS, concurrent.futures.FIRST_COMPLETED
+      while next_number < len(tasks) or numbers:
+        with _one_thread():
+          while len(numbers) < _TASKS_AHEAD * self._workers and (
+            next_number < len(tasks)
+          ):
+            future = pool.submit(_call, function, tasks[next_number])
+            numbers[future] = next_number
+            next_number += 1
+        ended, _ = concurrent.futures.wait(
+          numbers, _PROGRESS_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         for future in ended:
-          yield numbers[future], future.result()
-        on_progress(sum(self._reached[::2]), sum(self._reached[1::2]))
+          yield numbers.pop(future), future.result()
+        on_progress(sum(self._done[::2]), sum(self._done[1::2]))
       done = True
     except futures_process.BrokenProcessPool:
       raise errors.PrepareError(
@@ -131,13 +136,13 @@ class Pool:
     if self._pool is None:
       semaphores.name_and_sweep()
       context = multiprocessing.get_context("spawn")
-      self._reached = context.RawArray("q", 2 * self._workers)
+      self._done = context.RawArray("q", 2 * self._workers)
       # It starts as many as there are tasks.
       self._pool = concurrent.futures.ProcessPoolExecutor(
         self._workers,
         mp_context=context,
         initializer=_begin_worker,
-        initargs=(os.getpid(), self._reached, context.Value("i", 0)),
+        initargs=(os.getpid(), self._done, context.Value("i", 0)),
       )
     return self._pool
 
@@ -165,10 +170,9 @@ def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-  """Lets processes that are spawned meanwhile be one core, as a worker is.
+  """Limits processes that are spawned meanwhile to one thread of OpenBLAS.
 
-  NumPy's linear algebra starts threads when it is imported, which costs a
-  worker a quarter of its beginning.
+  Starting its threads takes a quarter of the time that a worker takes to start.
   """
   name = "OPENBLAS_NUM_THREADS"
   before = os.environ.get(name)
@@ -182,22 +186,24 @@ def _one_thread() -> Iterator[None]:
       os.environ[name] = before
 
 
-def _begin_worker(parent: int, reached: Any, started: Any) -> None:
-  """Ties a worker to its parent, however the parent ends."""
+def _begin_worker(parent: int, done: Any, started: Any) -> None:
+  """Has a worker end with its parent, however the parent ends."""
   if sys.platform == "linux":
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-  # The parent may have died before the tie was made.
+  # The parent may have died before that.
   if os.getppid() != parent:
     os._exit(1)
   signal.signal(signal.SIGINT, signal.SIG_IGN)
-  # A worker is one core: the tokenizer must not start threads of its own.
+  # A worker uses one core: the tokenizer must not start threads.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
   with started.get_lock():
     number = started.value
     started.value += 1
-  progress.set_callback(functools.partial(_reach, reached, number))
+  progress.set_callback(functools.partial(_store_progress, done, number))
 
 
-def _reach(reached: Any, number: int, done: int, documents: int) -> None:
-  reached[2 * number] = done
-  reached[2 * number + 1] = documents
+def _store_progress(
+  done: Any, number: int, done_bytes: int, documents: int
+) -> None:
+  done[2 * number] = done_bytes
+  done[2 * number + 1] = documents

@@ -6,13 +6,13 @@ Held-out sets and looking a document up go by ids, and files that each number
 their documents from 0 are a common mistake.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import itertools
 
 import numpy as np
 
 from chomp_data.prepare import part_files
+from chomp_data.prepare import scratch
 
 # Documents that are looked at, the first ones: a second of one process.
 MOST = 2**20
@@ -30,20 +30,26 @@ def repeated(
     keys: Of all parts, in order.
     rows: What is in each.
   """
-  seen, left = set(), MOST
+  wanted: list[tuple[str, int]] = []
+  left = MOST
+  for key, row in zip(keys, rows, strict=True):
+    if count := min(left, row.num_documents):
+      wanted.append((key, count))
+      left -= count
+
+  def ids(part_and_count: tuple[str, int]) -> list[bytes]:
+    key, count = part_and_count
+    part = part_files.Part(directory, key)
+    ends = np.concatenate(list(part.read("id_offsets", _OFFSETS, 0, count)))
+    data = part.read("id_bytes", np.dtype(np.uint8), 0, int(ends[-1]))
+    text = b"".join(values.tobytes() for values in data)
+    edges = itertools.pairwise([0, *ends.tolist()])
+    return [text[begin:end] for begin, end in edges]
+
+  seen: set[bytes] = set()
   try:
-    for key, row in zip(keys, rows, strict=True):
-      if count := min(left, row.num_documents):
-        seen.update(_ids(part_files.Part(directory, key), count))
-        left -= count
+    for part_ids in scratch.mapped(ids, wanted):
+      seen.update(part_ids)
   except (OSError, ValueError):
-    return 0  # Whoever joins parts says what is wrong with this one.
+    return 0  # `shards.write_shard` raises the error of a damaged part.
   return MOST - left - len(seen)
-
-
-def _ids(part: part_files.Part, count: int) -> Iterator[bytes]:
-  ends = np.concatenate(list(part.read("id_offsets", _OFFSETS, 0, count)))
-  data = part.read("id_bytes", np.dtype(np.uint8), 0, int(ends[-1]))
-  text = b"".join(values.tobytes() for values in data)
-  for begin, end in itertools.pairwise([0, *ends.tolist()]):
-    yield text[begin:end]

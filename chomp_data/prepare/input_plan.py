@@ -8,6 +8,8 @@ after it depend on it. Each result is saved below the directory of the run's
 work, so that a run that was killed does not look again:
 
     plan/KEY    a file of a CRC-32C and JSON, named by all that decides it
+
+A `Plan` holds 32 bytes per piece; pieces are made of them when they are read.
 """
 
 from collections.abc import Callable
@@ -15,23 +17,20 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
-import contextlib
 import dataclasses
-import hashlib
-import json
 from typing import Any
-from typing import TypeVar
 import zlib
+
+import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import detect
+from chomp_data.prepare import lazy
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.storage import paths
-
-_T = TypeVar("_T")
 
 # Files of a task: about this many, and at most twice as many.
 _FILES = 256
@@ -39,36 +38,12 @@ _FILES = 256
 _AT_ONCE = 32
 
 # Changes whenever other pieces are made of the same files.
-_VERSION = 1
+_VERSION = 2
+
+_UNKNOWN = -1
 
 # Calls a pure function for each task, and returns results in order.
 Call = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannedFile:
-  """A file that was looked at.
-
-  Attributes:
-    file: With its kind and its version.
-    ranges: Of each piece the begin, end, first record and size, as
-      `base.InputPiece` has them; none if the file is refused.
-    problem: Why it is refused, the arguments of `errors.BadInput`.
-  """
-
-  file: base.InputFile
-  ranges: tuple[tuple[int, int, int | None, int], ...] = ()
-  problem: tuple[str, ...] = ()
-
-  @property
-  def pieces(self) -> list[base.InputPiece]:
-    """Its pieces, in order."""
-    return [base.InputPiece(self.file, *edges) for edges in self.ranges]
-
-  @property
-  def error(self) -> errors.BadInput | None:
-    """Why it is refused, or None."""
-    return errors.BadInput(*self.problem) if self.problem else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +53,7 @@ class LookTask:
   Attributes:
     files: As they were listed.
     part_bytes: About how many bytes of a file a piece is.
-    read: How documents are found.
+    read: How documents are read.
     directory: Where results are saved; '' saves none.
   """
 
@@ -111,20 +86,25 @@ class CountTask:
     return self.piece.size
 
 
-def look(task: LookTask) -> list[PlannedFile]:
+def look(task: LookTask) -> list[detect.PlannedFile]:
   """Returns the pieces of files, or why they are refused: a pure function.
 
   Raises:
     PrepareError: If a file cannot be opened.
   """
 
-  def plan() -> list[PlannedFile]:
-    num_objects = sum(map(base.is_url, task.files))
-    workers = min(_AT_ONCE, max(1, num_objects))
-    with futures.ThreadPoolExecutor(workers) as pool:
-      return list(pool.map(lambda file: _planned(file, task), task.files))
+  def plan_file(file: base.InputFile) -> detect.PlannedFile:
+    try:
+      return detect.look(file, task.part_bytes, task.read)
+    except errors.StoreError as error:
+      raise errors.PrepareError(str(error)) from error
 
-  return _saved(task, list[PlannedFile], plan)
+  def plan() -> list[detect.PlannedFile]:
+    num_objects = sum(map(base.is_url, task.files))
+    with futures.ThreadPoolExecutor(min(_AT_ONCE, max(1, num_objects))) as pool:
+      return list(pool.map(plan_file, task.files))
+
+  return _saved(task, list[detect.PlannedFile], plan)
 
 
 def count_records(task: CountTask) -> int:
@@ -138,14 +118,14 @@ def plan_files(
   read: records.ReadOptions,
   work: str,
   call: Call,
-) -> list[PlannedFile]:
-  """Returns the pieces of all files, or why they are refused.
+) -> Iterator[detect.PlannedFile]:
+  """Yields the pieces of each file, or why it is refused.
 
   Args:
     files: From `inputs.discover`.
     part_bytes: About how many bytes of a file a piece is.
-    read: How documents are found.
-    work: Where the run keeps what is done; '' saves nothing.
+    read: How documents are read.
+    work: Where results are saved; '' saves none.
     call: The engine.
 
   Raises:
@@ -155,32 +135,71 @@ def plan_files(
   tasks = [
     LookTask(group, part_bytes, read, directory) for group in _grouped(files)
   ]
-  return [planned for some in call(look, tasks) for planned in some]
+  for planned in call(look, tasks):
+    yield from planned
+
+
+class Plan:
+  """All files of a run, and the pieces of those that are read.
+
+  Attributes:
+    files: All, with their kinds and versions, in order.
+    refused: Those that are refused, and why.
+    pieces: Of the others, in order.
+  """
+
+  def __init__(self, planned: Iterable[detect.PlannedFile]):
+    """Reads the results of `plan_files`."""
+    self.files: list[base.InputFile] = []
+    self.refused: list[tuple[base.InputFile, errors.BadInput]] = []
+    rows = []
+    for number, planned_file in enumerate(planned):
+      self.files.append(planned_file.file)
+      if planned_file.error is not None:
+        self.refused.append((planned_file.file, planned_file.error))
+      edges = [
+        (number, begin, end, _UNKNOWN if first is None else first, size)
+        for begin, end, first, size in planned_file.ranges
+      ]
+      rows.append(np.asarray(edges, np.int64).reshape(-1, 5))
+    self._rows = np.concatenate([np.empty((0, 5), np.int64), *rows])
+    self.pieces: Sequence[base.InputPiece] = lazy.LazySequence(
+      self._piece, len(self._rows)
+    )
+
+  def _piece(self, number: int) -> base.InputPiece:
+    file, begin, end, first, size = self._rows[number].tolist()
+    return base.InputPiece(
+      self.files[file], begin, end, None if first == _UNKNOWN else first, size
+    )
 
 
 def number(
   pieces: Sequence[base.InputPiece], work: str, call: Call
-) -> list[base.InputPiece]:
+) -> Sequence[base.InputPiece]:
   """Returns pieces that all have the number of their first record.
 
   Args:
     pieces: Those of files, in order.
-    work: Where the run keeps what is done; '' saves nothing.
+    work: Where results are saved; '' saves none.
     call: The engine.
   """
   directory = paths.join(work, "plan") if work else ""
-  # Pieces before one whose number is not known.
-  counted = [i for i in range(len(pieces) - 1) if pieces[i + 1].first is None]
-  tasks = [CountTask(pieces[i], directory) for i in counted]
-  counts = dict(zip(counted, call(count_records, tasks), strict=True))
-  numbered: list[base.InputPiece] = []
-  for i, piece in enumerate(pieces):
-    if piece.first is None:
-      before = numbered[-1].first
-      assert before is not None  # The first piece of a file has a number.
-      piece = dataclasses.replace(piece, first=before + counts[i - 1])
-    numbered.append(piece)
-  return numbered
+  firsts = np.fromiter(
+    (_UNKNOWN if piece.first is None else piece.first for piece in pieces),
+    np.int64,
+    len(pieces),
+  )
+  # The first piece of a file has a number; others follow the piece before.
+  unknown = np.flatnonzero(firsts == _UNKNOWN)
+  tasks = lazy.LazySequence(
+    lambda i: CountTask(pieces[int(unknown[i]) - 1], directory), len(unknown)
+  )
+  for i, count in zip(unknown, call(count_records, tasks), strict=True):
+    firsts[i] = firsts[i - 1] + count
+  return lazy.LazySequence(
+    lambda i: dataclasses.replace(pieces[i], first=int(firsts[i])), len(pieces)
+  )
 
 
 def _grouped(
@@ -202,34 +221,9 @@ def _grouped(
     yield tuple(group)
 
 
-def _planned(file: base.InputFile, task: LookTask) -> PlannedFile:
-  try:
-    looked = detect.look(file, task.part_bytes, task.read)
-  except errors.StoreError as error:
-    raise errors.PrepareError(str(error)) from error
-  return PlannedFile(
-    looked.file,
-    tuple(
-      (piece.begin, piece.end, piece.first, piece.size)
-      for piece in looked.pieces
-    ),
-    () if looked.error is None else looked.error.args,
-  )
-
-
-def _saved(task: Any, kind: Any, make: Callable[[], _T]) -> _T:
-  """Returns the result of a task, from a run before this one if it is saved."""
+def _saved(task: Any, kind: Any, make: Callable[[], Any]) -> Any:
   if not task.directory:
     return make()
-  fields = {**dataclasses.asdict(task), "version": _VERSION}
-  del fields["directory"]
-  text = json.dumps([type(task).__name__, fields], sort_keys=True)
-  name = hashlib.sha256(text.encode()).hexdigest()[:32]
-  with contextlib.suppress(OSError, ValueError):
-    return scratch.read_row(kind, task.directory, name)
-  result = make()
-  # Whoever may not write can still learn that a store is there already; a run
-  # that needs to write fails at its first part.
-  with contextlib.suppress(errors.AccessError):
-    scratch.write_row(task.directory, name, result)
-  return result
+  content = dataclasses.replace(task, directory="")
+  name = scratch.digest([_VERSION, type(task).__name__, content])
+  return scratch.saved(kind, task.directory, name, make)

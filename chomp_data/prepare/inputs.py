@@ -15,7 +15,9 @@ import glob
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import lazy
 from chomp_data.prepare import readers
+from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import saved_datasets
 from chomp_data.storage import opening
@@ -87,18 +89,17 @@ def discover(
 
 def group(
   pieces: Sequence[base.InputPiece], shard_bytes: int = SHARD_BYTES
-) -> list[tuple[base.InputPiece, ...]]:
+) -> Sequence[tuple[base.InputPiece, ...]]:
   """Groups pieces into input shards of about `shard_bytes`, in order."""
-  shards: list[tuple[base.InputPiece, ...]] = []
-  shard: list[base.InputPiece] = []
-  size = 0
-  for piece in pieces:
-    shard.append(piece)
+  edges, size = [0], 0
+  for end, piece in enumerate(pieces, 1):
     size += piece.size
-    if size >= shard_bytes:
-      shards.append(tuple(shard))
-      shard, size = [], 0
-  return [*shards, tuple(shard)] if shard else shards
+    if size >= shard_bytes or end == len(pieces):
+      edges.append(end)
+      size = 0
+  return lazy.LazySequence(
+    lambda i: tuple(pieces[edges[i] : edges[i + 1]]), len(edges) - 1
+  )
 
 
 # (path or URL, name, metadata of an object).
@@ -180,9 +181,15 @@ def _objects_below(
     folder, _, last = info.name.rpartition("/")
     if folder in inside:
       inside[folder].append(last)
-  for folder, names in inside.items():
+
+  def files_of(folder: str) -> list[str]:
     where = root.url(folder) if folder else root.path
-    inside[folder] = saved_datasets.files_of(where, names) or names
+    names = inside[folder]
+    return saved_datasets.files_of(where, names) or names
+
+  inside = dict(
+    zip(inside, scratch.mapped(files_of, list(inside)), strict=True)
+  )
   while objects:
     info = objects.pop()
     folder, _, last = info.name.rpartition("/")

@@ -54,7 +54,7 @@ class Options(records.DocumentOptions):
     id_required: Whether a document must have an id.
     duplicates: What becomes of documents whose text is that of one before
       them: 'drop' leaves them out and counts them, at the cost of reading all
-      inputs twice.
+      inputs twice; for up to 10^9 documents.
     engine: What calls workers: 'pool' is processes of this machine, 'beam' is
       Apache Beam, with flags of Beam's own after all others and --.
     engine_flags: Flags of the engine's own.

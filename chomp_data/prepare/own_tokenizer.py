@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import hashlib
+import itertools
 import json
 
 from chomp_data import errors
@@ -20,6 +20,7 @@ from chomp_data.prepare import option_fields
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
+from chomp_data.prepare import scratch
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
@@ -93,14 +94,7 @@ def train(
   Raises:
     PrepareError: If an input cannot be read.
   """
-  identity = {
-    "options": dataclasses.asdict(options),
-    "pieces": [dataclasses.astuple(piece) for piece in pieces],
-    "read": dataclasses.asdict(read),
-    "on_error": on_error,
-  }
-  text = json.dumps(identity, sort_keys=True)
-  key = hashlib.sha256(text.encode()).hexdigest()[:32]
+  key = scratch.digest(itertools.chain([options, read, on_error], pieces))
   name = f"{key}.tokenizer.json"
   storage = opening.open_storage(work)
   if storage.head(name) is None:
@@ -165,14 +159,14 @@ def _texts(
     count = max(1, count * options.train_bytes // total)
     # Compressed pieces may be of any size.
     left = options.train_bytes // count
-  skipped = rejections.Rejections() if on_error == "skip" else None
+  rejected = rejections.Rejections(raises=on_error != "skip")
   done = reported = documents = 0
   total = min(total, options.train_bytes)
   on_progress(done, total, documents)
   for i in range(count):
     read_bytes = 0
     for document in readers.documents(
-      pieces[i * len(pieces) // count], read, skipped
+      pieces[i * len(pieces) // count], read, rejected
     ):
       text = document.text
       yield text.decode() if isinstance(text, bytes) else text

@@ -14,12 +14,13 @@ import json
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import duplicates
 from chomp_data.prepare import labelled
 from chomp_data.prepare import part_files
 from chomp_data.prepare import progress
-from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
+from chomp_data.prepare import scratch
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.stores import vocabulary
@@ -51,12 +52,12 @@ class PartOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PartTask:
-  """A part to make.
+  """A part to write.
 
   Attributes:
     pieces: The input shard.
-    options: How.
-    directory: Where parts go.
+    options: What decides its contents besides.
+    directory: The directory or URL of parts.
   """
 
   pieces: tuple[base.InputPiece, ...]
@@ -66,13 +67,7 @@ class PartTask:
   @property
   def key(self) -> str:
     """Names the part: a hash of its pieces and options."""
-    identity = {
-      "version": _VERSION,
-      "pieces": [dataclasses.astuple(piece) for piece in self.pieces],
-      "options": dataclasses.asdict(self.options),
-    }
-    text = json.dumps(identity, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return scratch.digest([_VERSION, self.options, *self.pieces])
 
   @property
   def size(self) -> int:
@@ -96,13 +91,7 @@ def part_of(task: PartTask) -> part_files.PartRow:
 
 
 def make_part(task: PartTask) -> part_files.PartRow:
-  """Makes a part, whatever was there.
-
-  Args:
-    task: Which.
-
-  Returns:
-    Its row.
+  """Writes a part, replacing one that is there, and returns its row.
 
   Raises:
     PrepareError: If an input cannot be read or encoded.
@@ -119,7 +108,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     dtype = np.dtype(np.uint8)  # No token of a text is a special one.
   num_empty = num_documents = done = 0
   has_meta = options.read.has_meta
-  skipped = rejections.Rejections()
+  rejected = rejections.Rejections(raises=options.on_error != "skip")
   with part_files.PartWriter(
     task.directory,
     task.key,
@@ -128,7 +117,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     has_labels=options.read.has_labels,
     has_weights=options.read.weight_key is not None,
   ) as writer:
-    for documents, encoded in _encoded(task, tokenizer, skipped):
+    for documents, encoded in _encoded(task, tokenizer, rejected):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
       done += sum(len(document.text) for document in documents)
       lengths, weights = encoded.lengths, encoded.weights
@@ -149,27 +138,20 @@ def make_part(task: PartTask) -> part_files.PartRow:
       )
       # Text is less than the bytes that it stands in, or packed.
       progress.report(min(done, task.size), num_documents)
-    return writer.finish(num_empty, dataclasses.asdict(skipped))
+    return writer.finish(num_empty, dataclasses.asdict(rejected))
 
 
 def _encoded(
   task: PartTask,
   tokenizer: tokenizers.Tokenizer,
-  skipped: rejections.Rejections,
+  rejected: rejections.Rejections,
 ) -> Iterator[tuple[list[records.Document], labelled.Labelled]]:
-  """Yields (documents, token ids) of batches of documents.
-
-  Args:
-    task: Which part.
-    tokenizer: Of its options.
-    skipped: Counts what is left out.
-  """
+  """Yields (documents, token ids) of batches of documents."""
   batch: list[records.Document] = []
   characters = 0
-  counted = skipped if task.options.on_error == "skip" else None
   most = _BATCH_BYTES if tokenizer.takes_bytes else _BATCH_CHARACTERS
-  for document in readers.documents_of(
-    task.pieces, task.options.read, counted, skipped
+  for document in duplicates.documents_of(
+    task.pieces, task.options.read, rejected
   ):
     batch.append(document)
     characters += len(document.text)

@@ -7,11 +7,9 @@ has is its kind.
 """
 
 from collections.abc import Iterator
-from collections.abc import Sequence
 import os
 
 from chomp_data import errors
-from chomp_data.prepare import duplicates
 from chomp_data.prepare import filters
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
@@ -49,108 +47,72 @@ def count(piece: base.InputPiece) -> int:
 def documents(
   piece: base.InputPiece,
   options: records.ReadOptions,
-  skipped: rejections.Rejections | None = None,
-  cleaned: rejections.Rejections | None = None,
+  rejected: rejections.Rejections | None = None,
 ) -> Iterator[records.Document]:
   """Yields the documents of a piece.
 
   Args:
     piece: What to read.
     options: How.
-    skipped: Counts the records and files that no document can be made of,
-      which are left out; with None they are errors. Of a truncated archive the
-      documents before its end are yielded; a damaged one is left out whole.
-    cleaned: Counts the documents that `options.filter` leaves out, and those
-      that have no id.
+    rejected: Counts the records and files that no document can be made of,
+      those that `options.filter` leaves out, and documents without an id. By
+      default the former are errors. Of a truncated archive the documents before
+      its end are yielded; a damaged one is left out whole.
 
   Raises:
     BadInput: If a record or the file holds something else than documents.
     PrepareError: If the file cannot be read, or changed since it was found.
   """
   file = piece.file
-  if skipped is None or _is_undamaged(file, skipped):
-    for at, record in _records(piece, options, skipped):
+  rejected = rejected or rejections.Rejections(raises=True)
+  if rejected.raises or _is_undamaged(file, rejected):
+    for at, record in _records(piece, options, rejected):
       suffix = "" if at is None else f":{at}"
-      name = file.name + suffix
+      where = file.path + suffix
       try:
         if isinstance(record, errors.BadInput):
           raise record
         of_record = list(
-          records.documents(record, name, file.path + suffix, options)
+          records.documents(record, file.name + suffix, where, options)
         )
       except errors.BadInput as error:
-        if skipped is None:
-          raise
-        skipped.add(file.name, at, error)
+        rejected.add(file.name, at, error)
         continue
       for document in of_record:
         if options.filter is not None:
           reason = filters.reason_to_leave_out(
-            options.filter, document.text, record, file.path + suffix
+            options.filter, document.text, record, where
           )
           if reason is not None:
-            if cleaned is not None:
-              cleaned.count(reason)
+            rejected.count(reason)
             continue
-        # A text file is called by its name, and lacks nothing.
-        if cleaned is not None and not document.has_id and at is not None:
-          cleaned.unnamed += 1
+        # The name of a text file is its id.
+        rejected.unnamed += not document.has_id and at is not None
         yield document
   base.check_unchanged(file)
-
-
-def documents_of(
-  pieces: Sequence[base.InputPiece],
-  options: records.ReadOptions,
-  skipped: rejections.Rejections | None = None,
-  cleaned: rejections.Rejections | None = None,
-) -> Iterator[records.Document]:
-  """Yields the documents of pieces that are read together, without duplicates.
-
-  Args:
-    pieces: What to read, in order.
-    options: How.
-    skipped: See `documents`.
-    cleaned: Counts the documents that are valid but filtered.
-
-  Raises:
-    BadInput: See `documents`.
-    PrepareError: See `documents`.
-  """
-  cleaned = cleaned or rejections.Rejections()
-  left_out = frozenset()
-  if options.duplicates is not None:
-    left_out = duplicates.dropped(options.duplicates, pieces)
-  number = 0
-  for piece in pieces:
-    for document in documents(piece, options, skipped, cleaned):
-      if number in left_out:
-        cleaned.count(duplicates.REASON)
-      else:
-        cleaned.count_chat(document.counts)
-        yield document
-      number += 1
 
 
 def _records(
   piece: base.InputPiece,
   options: records.ReadOptions,
-  skipped: rejections.Rejections | None,
+  rejected: rejections.Rejections,
 ) -> Iterator[base.Numbered]:
   """Yields the records of a piece, those of a truncated archive until its end.
 
-  Such an archive is counted in `skipped`; where that is None it is an error.
+  Such an archive is counted as rejected.
   """
   file = piece.file
   try:
     yield from INPUT_KINDS[file.kind].read(piece, options)
   except errors.BadInput as error:
-    if skipped is None or error.reason != byte_blocks.TRUNCATED:
+    if error.reason != byte_blocks.TRUNCATED:
       raise
-    skipped.add(file.name, None, error)
+    rejected.add(file.name, None, error)
 
 
-def _is_undamaged(file: base.InputFile, skipped: rejections.Rejections) -> bool:
+def _is_undamaged(
+  file: base.InputFile, rejected: rejections.Rejections
+) -> bool:
   """Whether a file can be decompressed until it ends; counts it if not.
 
   One that is only truncated can. Of a damaged one no line is known to be right:
@@ -162,6 +124,6 @@ def _is_undamaged(file: base.InputFile, skipped: rejections.Rejections) -> bool:
         pass
     except errors.BadInput as error:
       if error.reason != byte_blocks.TRUNCATED:
-        skipped.add(file.name, None, error)
+        rejected.add(file.name, None, error)
         return False
   return True

@@ -3,10 +3,8 @@
 """What was left out: counted by reason, and the first that is wrong named.
 
 Files and records that are no documents are left out by --on_error=skip, others
-by --filter and --duplicates=drop.
-
-Counts of parts are joined in the order of the inputs, so they are the same
-for any number of workers.
+by --filter and --duplicates=drop. Counts of parts are joined in the order of
+the inputs, so they are the same for any number of workers.
 """
 
 from collections.abc import Mapping
@@ -30,6 +28,7 @@ class Rejections:
       was the reason.
     unnamed: Documents without an id, which are kept.
     chats: Of the chats that are kept, how turns end; see `chats`.
+    raises: Whether a file or record that is no document is an error.
   """
 
   files: int = 0
@@ -38,9 +37,16 @@ class Rejections:
   reasons: dict[str, int] = dataclasses.field(default_factory=dict)
   unnamed: int = 0
   chats: dict[str, int] = dataclasses.field(default_factory=dict)
+  raises: bool = False
 
   def add(self, name: str, line: int | None, error: errors.BadInput) -> None:
-    """Counts a line of a file, or with None the whole file."""
+    """Counts a line of a file, or with None the whole file.
+
+    Raises:
+      BadInput: The error, if it is not to be counted.
+    """
+    if self.raises:
+      raise error
     if line is None:
       self.files += 1
     else:
@@ -61,7 +67,7 @@ class Rejections:
   def left_out(self) -> dict[str, Any]:
     """Returns what a manifest says of it, JSON values."""
     values = dataclasses.asdict(self)
-    del values["unnamed"], values["chats"]
+    del values["unnamed"], values["chats"], values["raises"]
     return values
 
   def join(self, other: "Rejections") -> None:

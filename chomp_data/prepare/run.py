@@ -33,7 +33,6 @@ from absl import logging
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import chats
-from chomp_data.prepare import cleaning
 from chomp_data.prepare import detect
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
@@ -41,6 +40,7 @@ from chomp_data.prepare import id_checks
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import labelled
+from chomp_data.prepare import lazy
 from chomp_data.prepare import options as options_lib
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import part_files
@@ -48,7 +48,6 @@ from chomp_data.prepare import parts
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
-from chomp_data.prepare import scratch
 from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
@@ -63,7 +62,7 @@ from chomp_data.stores.zarr import zarr_store
 
 Options = options_lib.Options
 
-# What a manifest's `prepared` says of a run besides its options.
+# What a manifest's `prepared` records of a run in addition to its options.
 _RESULTS = ("skipped", "without_id", "repeated_ids", "chats")
 
 _TABLES_OF_TEXT = (".csv", ".tsv")
@@ -76,7 +75,8 @@ class Progress:
   Attributes:
     stage: 'plan' (kinds of files, and their pieces), 'count' (lines) and 'hash'
       (for duplicates), where there is need; 'train' where a tokenizer is
-      trained; 'encode', then 'write'.
+      trained; 'encode', then 'write', or 'compare' where only the versions of
+      files are not those that a store was made of.
     done_bytes: Bytes of input files that are done, or of the store's that are
       written.
     total_bytes: Bytes of all of them.
@@ -114,19 +114,17 @@ class _Run:
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
     *,
-    done_bytes: int = 0,
     documents: int = 0,
-  ) -> list[Any]:
-    """Returns what a function makes of each task, in order.
+  ) -> Iterator[Any]:
+    """Yields what a function returns for each task, in order.
 
     Args:
       stage: Of the progress.
       function: Pure, and importable by name.
       tasks: What it is called with; each has a `size` in bytes.
-      done_bytes: Bytes that were done before, beside those of the tasks.
       documents: Documents that were done before.
     """
-    total = done_bytes + sum(task.size for task in tasks)
+    total, done_bytes = sum(task.size for task in tasks), 0
     # A task that is done is yielded after its worker has begun another one, so
     # that sums may go back: progress never does.
     most_bytes = most_documents = 0
@@ -138,16 +136,20 @@ class _Run:
       if total:
         self.report(Progress(stage, most_bytes, total, most_documents))
 
-    results: dict[int, Any] = {}
+    # Results that came before those of earlier tasks.
+    early: dict[int, Any] = {}
+    next_number = 0
     if tasks:
       on_progress(0, 0)
     for number, result in self.engine.run(function, tasks, on_progress):
-      results[number] = result
+      early[number] = result
       done_bytes += tasks[number].size
       if isinstance(result, part_files.PartRow):
         documents += result.num_documents
       on_progress(0, 0)
-    return [results[i] for i in range(len(tasks))]
+      while next_number in early:
+        yield early.pop(next_number)
+        next_number += 1
 
 
 def prepare(
@@ -187,12 +189,13 @@ def prepare(
     # What is not replaced is only compared, so there is nothing to resume.
     resumes = options.overwrite or not holds_store
     run = _Run(options, output.work if resumes else "", engine, report)
-    planned = _planned(run, files)
+    plan = _planned(run, files)
+    refused = {file for file, _ in plan.refused}
+    read = [file for file in plan.files if file not in refused]
     prepared = options_lib.identity(
-      options,
-      [planned_file.file for planned_file in sorted(planned, key=_is_refused)],
+      options, [*read, *(file for file, _ in plan.refused)]
     )
-    store = _existing(output, options, prepared)
+    store = _existing(run, plan, output, prepared)
     if store is not None:
       # A run may have been killed after its store was published.
       output.tidy()
@@ -200,7 +203,7 @@ def prepare(
     if holds_store:
       stack.enter_context(claim)
       run = dataclasses.replace(run, work=output.work)
-    _make(run, planned, output, prepared)
+    _make(run, plan, output, prepared)
     output.tidy()
   return stores.open_store(output.path), True
 
@@ -226,47 +229,36 @@ def preview(
   files = options_lib.check(options, has_output=False)
   # A whole file is one piece, so that no records are counted.
   options = dataclasses.replace(options, shard_bytes=sys.maxsize)
-  planned = _planned(_Run(options, "", engines.Pool(0), lambda _: None), files)
+  plan = _planned(_Run(options, "", engines.Pool(0), lambda _: None), files)
   tokenizer = tokenizers.make_tokenizer(options.tokenizer)
   read = options.read_options(tokenizer)
-  skipped = rejections.Rejections() if options.on_error == "skip" else None
-  pieces = [piece for planned_file in planned for piece in planned_file.pieces]
-  documents = readers.documents_of(pieces, read, skipped)
+  rejected = rejections.Rejections(raises=options.on_error != "skip")
+  documents = duplicates.documents_of(plan.pieces, read, rejected)
   for document in itertools.islice(documents, count):
     yield document, labelled.encode(tokenizer, [document], read)
 
 
-def _is_refused(planned: input_plan.PlannedFile) -> bool:
-  return planned.error is not None
-
-
-def _planned(
-  run: _Run, files: Sequence[base.InputFile]
-) -> list[input_plan.PlannedFile]:
+def _planned(run: _Run, files: Sequence[base.InputFile]) -> input_plan.Plan:
   """Returns the pieces of all files, and which files are refused.
 
   Raises:
     PrepareError: If a file is refused and these are not skipped, if none can
       be opened, or if there are only tables of text.
   """
-  planned = input_plan.plan_files(
-    files,
-    run.options.shard_bytes,
-    run.options.read_options(),
-    run.work,
-    functools.partial(run.call, "plan"),
+  plan = input_plan.Plan(
+    input_plan.plan_files(
+      files,
+      run.options.shard_bytes,
+      run.options.read_options(),
+      run.work,
+      functools.partial(run.call, "plan"),
+    )
   )
   if run.options.on_error != "skip":
-    refused = [
-      str(planned_file.error)
-      for planned_file in planned
-      if planned_file.error is not None
-    ]
-    errors.PrepareError.raise_if(refused)
-  _check_tables_of_text(
-    [planned_file.file for planned_file in planned if not planned_file.problem]
-  )
-  return planned
+    errors.PrepareError.raise_if([str(error) for _, error in plan.refused])
+  refused = {file for file, _ in plan.refused}
+  _check_tables_of_text([file for file in plan.files if file not in refused])
+  return plan
 
 
 def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
@@ -302,18 +294,57 @@ def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
   )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Encoded:
+  """The parts of a store.
+
+  Attributes:
+    tokenizer: The tokenizer.
+    tasks: Of each part, in order.
+    keys: The name of each part.
+    rows: What is in each.
+    rejected: All that was left out.
+  """
+
+  tokenizer: tokenizers.Tokenizer
+  tasks: Sequence[parts.PartTask]
+  keys: Sequence[str]
+  rows: Sequence[part_files.PartRow]
+  rejected: rejections.Rejections
+
+  @property
+  def num_documents(self) -> int:
+    """Documents that have a token."""
+    return sum(row.num_documents for row in self.rows)
+
+  @property
+  def directory(self) -> str:
+    """The directory or URL of parts."""
+    return self.tasks[0].directory
+
+
 def _make(
   run: _Run,
-  planned: Sequence[input_plan.PlannedFile],
+  plan: input_plan.Plan,
   output: destination.Destination,
   prepared: Mapping[str, Any],
 ) -> None:
-  """Makes the parts of a store, joins them, and publishes it."""
+  """Writes the parts of a store, joins them, and publishes it."""
+  options = run.options
+  encoded = _encode(run, plan)
+  prepared = {**prepared, **_results(options, encoded)}
+  _assemble(run, encoded, prepared, output)
+  if options.format == options_lib.RECORDS:
+    _publish_records(output, options, prepared)
+  else:
+    output.publish(output.staged, options.overwrite)
+
+
+def _encode(run: _Run, plan: input_plan.Plan) -> _Encoded:
+  """Writes the parts of a store, but for those that are there."""
   options, work = run.options, run.work
   pieces = input_plan.number(
-    [piece for planned_file in planned for piece in planned_file.pieces],
-    work,
-    functools.partial(run.call, "count"),
+    plan.pieces, work, functools.partial(run.call, "count")
   )
   spec = _tokenizer(run, pieces)
   tokenizer = tokenizers.make_tokenizer(spec)
@@ -322,46 +353,38 @@ def _make(
       work, tokenizer.info, spec.source, anew=options.overwrite
     )
   tasks = _tasks(run, spec, pieces)
-  # Parts that are there, too: checking them is work for all processes.
-  rows = run.call("encode", parts.part_of, tasks)
-  rejected = _rejected(planned, rows)
+  rows = list(run.call("encode", parts.part_of, tasks))
+  rejected = _rejected(plan, rows)
   if not any(row.num_documents for row in rows):
-    num_files = sum(not planned_file.problem for planned_file in planned)
+    num_files = len(plan.files) - len(plan.refused)
     raise errors.PrepareError(
       f"`--input` must hold a document that is not empty, got {num_files}"
       f" files without one{_left_out(rejected)}. Give other files."
     )
   _check_id_key(options, pieces, rejected, rows)
-  prepared = {**prepared, **_results(options, tasks, rows, rejected)}
-  _assemble(run, tasks, rows, tokenizer, prepared, output)
-  if options.format == options_lib.RECORDS:
-    _publish_records(output, options, prepared)
-  else:
-    output.publish(output.staged, options.overwrite)
+  keys = [task.key for task in tasks]
+  return _Encoded(tokenizer, tasks, keys, rows, rejected)
 
 
-def _results(
-  options: Options,
-  tasks: Sequence[parts.PartTask],
-  rows: Sequence[part_files.PartRow],
-  rejected: rejections.Rejections,
-) -> dict[str, Any]:
-  """Returns what a manifest says of a run besides its options.
+def _results(options: Options, encoded: _Encoded) -> dict[str, Any]:
+  """Returns what a manifest records of a run in addition to its options.
 
   What there is none of is left out, so that manifests stay the same, to the
   byte.
   """
   results: dict[str, Any] = {}
+  rejected = encoded.rejected
   cleans = options.filter is not None or options.duplicates == "drop"
   if options.on_error == "skip" or cleans:
     results["skipped"] = rejected.left_out()
   if rejected.unnamed:
     results["without_id"] = rejected.unnamed
   if options.messages_key is not None:
-    chat = tasks[0].options.read.chat
+    chat = encoded.tasks[0].options.read.chat
     results["chats"] = chats.summary(chat, rejected.chats)
-  keys = [task.key for task in tasks]
-  if repeated := id_checks.repeated(tasks[0].directory, keys, rows):
+  if repeated := id_checks.repeated(
+    encoded.directory, encoded.keys, encoded.rows
+  ):
     results["repeated_ids"] = repeated
   return results
 
@@ -382,7 +405,7 @@ def _publish_records(
 
 
 def _tokenizer(
-  run: _Run, pieces: list[base.InputPiece]
+  run: _Run, pieces: Sequence[base.InputPiece]
 ) -> tokenizers.TokenizerSpec:
   """Returns the tokenizer that is asked for, trained if need be."""
   options = run.options
@@ -420,9 +443,9 @@ def _check_id_key(
   )
   got = "none"
   try:
-    _, _, error = detect.look(pieces[0].file, sys.maxsize, read)
-    if error is not None:
-      raise error
+    planned = detect.look(pieces[0].file, sys.maxsize, read)
+    if planned.error is not None:
+      raise planned.error
     next(readers.documents(pieces[0], read), None)
   except errors.BadInput as error:
     got = f"{error.args[0]}: {error.problem.rstrip('.')}"
@@ -434,13 +457,12 @@ def _check_id_key(
 
 
 def _rejected(
-  planned: Sequence[input_plan.PlannedFile], rows: Sequence[part_files.PartRow]
+  plan: input_plan.Plan, rows: Sequence[part_files.PartRow]
 ) -> rejections.Rejections:
   """Returns all that was left out: files first, then by the order of parts."""
   rejected = rejections.Rejections()
-  for planned_file in planned:
-    if planned_file.error is not None:
-      rejected.add(planned_file.file.name, None, planned_file.error)
+  for file, error in plan.refused:
+    rejected.add(file.name, None, error)
   for row in rows:
     rejected.join(rejections.Rejections(**row.skipped))
   return rejected
@@ -459,11 +481,13 @@ def _left_out(rejected: rejections.Rejections) -> str:
 
 
 def _existing(
+  run: _Run,
+  plan: input_plan.Plan,
   output: destination.Destination,
-  options: Options,
   prepared: Mapping[str, Any],
 ) -> stores.Store | None:
   """Returns the store at the output if it is the one that is asked for."""
+  options = run.options
   stored: dict[str, Any] | None = None
   store: stores.Store | None = None
   try:
@@ -474,14 +498,14 @@ def _existing(
       zarr = zarr_store.open_zarr(output.path)
       store, stored = zarr, dict(zarr.manifest.prepared)
   except errors.AccessError:
-    raise  # Nobody knows what is there.
+    raise  # The content of the output is unknown.
   except stores.StoreError as error:
     if options.overwrite:
       return None
     raise stores.StoreError(
       f"{error} Or replace it with --overwrite."
     ) from error
-  if stored is None:
+  if stored is None or store is None:
     return None
   for name in _RESULTS:
     stored.pop(name, None)
@@ -489,6 +513,16 @@ def _existing(
     return store
   if options.overwrite:
     return None
+  if _has_other_versions(stored, prepared):
+    logging.warning(
+      "Files of --input have other modification times or versions than when %s"
+      " was written. They are read again, to compare contents.",
+      output.path,
+    )
+    run = dataclasses.replace(run, work=output.work)
+    if _has_contents(run, store, _encode(run, plan)):
+      return store
+    output.tidy()
   differences = [
     f"{key}: {stored.get(key)!r} there, {prepared.get(key)!r} asked for"
     for key in {**prepared, **stored}
@@ -501,9 +535,48 @@ def _existing(
   )
 
 
+def _has_other_versions(
+  stored: Mapping[str, Any], prepared: Mapping[str, Any]
+) -> bool:
+  """Returns whether all is the same but for names and versions of inputs."""
+  files, inputs_digest = prepared["inputs"], prepared["inputs"]["sha256"]
+  stored_files = stored.get("inputs")
+  return (
+    isinstance(stored_files, dict)
+    and files == {**stored_files, "sha256": inputs_digest}
+    and stored == {**prepared, "inputs": stored_files}
+  )
+
+
+def _has_contents(run: _Run, store: stores.Store, encoded: _Encoded) -> bool:
+  """Returns whether a store holds exactly the documents of some parts."""
+  arrays = _arrays(run.options, encoded, store="", shard_rows="")
+  entries = {
+    name: manifest_lib.ArrayEntry(
+      layout,
+      shards.joined_digests(run.call("compare", shards.hash_shard, tasks)),
+      0,
+    )
+    for name, (layout, tasks) in arrays.items()
+  }
+  if not isinstance(store, stores.ZarrStore):
+    return record_writer.array_hashes(store) == {
+      name: entries[name].sha256 for name in ("tokens", "offsets")
+    }
+  manifest = dataclasses.replace(
+    store.manifest,
+    num_documents=encoded.num_documents,
+    num_tokens=entries["tokens"].layout.size,
+    tokenizer=encoded.tokenizer.info,
+    arrays=entries,
+    levels=shards.levels_of(encoded.rows),
+  )
+  return manifest_lib.content_hash(manifest) == store.hash
+
+
 def _tasks(
-  run: _Run, spec: tokenizers.TokenizerSpec, pieces: list[base.InputPiece]
-) -> list[parts.PartTask]:
+  run: _Run, spec: tokenizers.TokenizerSpec, pieces: Sequence[base.InputPiece]
+) -> Sequence[parts.PartTask]:
   """Returns what is encoded, having looked for duplicates if need be."""
   options, work = run.options, run.work
   directory = paths.join(work, "parts")
@@ -521,7 +594,7 @@ def _tasks(
   groups = inputs.group(pieces, options.shard_bytes)
   read = options.read_options(tokenizer)
   if options.duplicates == "drop":
-    read = cleaning.without_duplicates(
+    read = duplicates.without_duplicates(
       groups,
       read,
       options.on_error,
@@ -534,81 +607,66 @@ def _tasks(
     read=read,
     on_error=options.on_error,
   )
-  return [parts.PartTask(group, part_options, directory) for group in groups]
+  return lazy.LazySequence(
+    lambda i: parts.PartTask(groups[i], part_options, directory), len(groups)
+  )
+
+
+def _arrays(
+  options: Options, encoded: _Encoded, *, store: str, shard_rows: str
+) -> shards.Arrays:
+  """Returns the shard files of a store; see `shards.tasks`."""
+  return shards.tasks(
+    encoded.keys,
+    encoded.rows,
+    token_dtype=manifest_lib.token_dtype(encoded.tokenizer.info.vocab_size),
+    chunk=options.chunk,
+    compression=options.compression,
+    parts=encoded.directory,
+    store=store,
+    shard_rows=shard_rows,
+  )
 
 
 def _assemble(
   run: _Run,
-  tasks: list[parts.PartTask],
-  rows: list[part_files.PartRow],
-  tokenizer: tokenizers.Tokenizer,
+  encoded: _Encoded,
   prepared: Mapping[str, Any],
   output: destination.Destination,
 ) -> None:
   """Joins parts into a complete store, not yet published."""
   options = run.options
   output.begin(options.overwrite)
-  arrays = shards.tasks(
-    [task.key for task in tasks],
-    rows,
-    token_dtype=manifest_lib.token_dtype(tokenizer.info.vocab_size),
-    chunk=options.chunk,
-    compression=options.compression,
-    parts=tasks[0].directory,
+  arrays = _arrays(
+    options,
+    encoded,
     store=output.shards,
     shard_rows=paths.join(output.work, "shards"),
   )
-  num_documents = sum(row.num_documents for row in rows)
-  written = _write_shards(
-    run,
-    [task for _, shard_tasks in arrays.values() for task in shard_tasks],
-    output.staged,
-    num_documents,
+  tasks = lazy.chained([shard_tasks for _, shard_tasks in arrays.values()])
+  # A run with other options may have been killed.
+  files = {task.file for task in tasks}
+  for folder, _, names in os.walk(output.staged):
+    for name in names:
+      file = pathlib.Path(folder, name)
+      if file.relative_to(output.staged).as_posix() not in files:
+        file.unlink()
+  num_documents = encoded.num_documents
+  written = iter(
+    list(run.call("write", shards.write_shard, tasks, documents=num_documents))
   )
   store_writer.finish_store(
     output.staged,
     {
       name: shards.finished(
-        layout, [written[task.file] for task in shard_tasks]
+        layout, list(itertools.islice(written, len(shard_tasks)))
       )
       for name, (layout, shard_tasks) in arrays.items()
     },
-    tokenizer.info,
-    tokenizer.file,
+    encoded.tokenizer.info,
+    encoded.tokenizer.file,
     num_documents=num_documents,
-    num_empty_skipped=sum(row.num_empty for row in rows),
+    num_empty_skipped=sum(row.num_empty for row in encoded.rows),
     prepared=prepared,
-    levels=shards.levels_of(rows),
+    levels=shards.levels_of(encoded.rows),
   )
-
-
-def _write_shards(
-  run: _Run,
-  tasks: list[shards.ShardTask],
-  staging: pathlib.Path,
-  num_documents: int,
-) -> dict[str, shards.ShardRow]:
-  """Returns the rows of all shard files, having written those missing."""
-  names = set(scratch.storage_at(tasks[0].rows).names())
-  rows = {
-    task.file: row
-    for task in tasks
-    if task.row_name in names and (row := shards.find_shard(task))
-  }
-  for folder, _, files in os.walk(staging):
-    for name in files:
-      file = pathlib.Path(folder, name)
-      if file.relative_to(staging).as_posix() not in rows:
-        file.unlink()
-  missing = [task for task in tasks if task.file not in rows]
-  done = sum(task.size for task in tasks) - sum(task.size for task in missing)
-  written = run.call(
-    "write",
-    shards.write_shard,
-    missing,
-    done_bytes=done,
-    documents=num_documents,
-  )
-  return rows | {
-    task.file: row for task, row in zip(missing, written, strict=True)
-  }

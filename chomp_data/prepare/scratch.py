@@ -6,16 +6,29 @@ Nothing is synced to a disk: what a power cut leaves of a file is found by its
 checksum, and the file is made again.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent import futures
+import contextlib
+import dataclasses
 import functools
+import hashlib
+import json
 from typing import Any
 from typing import TypeVar
 
+from chomp_data import errors
 from chomp_data.storage import checksums
 from chomp_data.storage import opening
 from chomp_data.storage import storage
 from chomp_data.stores import json_values
 
 _T = TypeVar("_T")
+
+# Requests that are sent concurrently.
+_CONCURRENT = 32
 
 
 @functools.lru_cache(maxsize=16)
@@ -56,3 +69,38 @@ def write_row(directory: str, name: str, value: Any) -> None:
 def read_row(kind: type[_T], directory: str, name: str) -> _T:
   """Returns what `write_row` wrote; raises as `read_summed`."""
   return json_values.parse(kind, read_summed(directory, name), name)
+
+
+def saved(
+  kind: type[_T], directory: str, name: str, make: Callable[[], _T]
+) -> _T:
+  """Returns the row that a run before this one wrote, else makes and writes it.
+
+  Without the permission to write it is only made: an existing store is then
+  still found, and a run that must write fails at its first part.
+  """
+  with contextlib.suppress(OSError, ValueError):
+    return read_row(kind, directory, name)
+  value = make()
+  with contextlib.suppress(errors.AccessError):
+    write_row(directory, name, value)
+  return value
+
+
+def digest(values: Iterable[Any]) -> str:
+  """Returns a name for JSON values and dataclasses: 32 hexadecimal digits."""
+  content = hashlib.sha256()
+  for value in values:
+    text = json.dumps(value, sort_keys=True, default=dataclasses.asdict)
+    content.update(f"{text}\n".encode())
+  return content.hexdigest()[:32]
+
+
+def mapped(
+  function: Callable[[Any], Any], values: Sequence[Any]
+) -> Iterator[Any]:
+  """Yields what a function returns for each value, 32 calls at a time."""
+  with futures.ThreadPoolExecutor(_CONCURRENT) as pool:
+    # Results wait in memory, so that few are requested ahead.
+    for first in range(0, len(values), 4 * _CONCURRENT):
+      yield from pool.map(function, values[first : first + 4 * _CONCURRENT])

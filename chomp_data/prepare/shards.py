@@ -13,16 +13,16 @@ and what is left is to join checksums.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import hashlib
 import itertools
-import json
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import lazy
 from chomp_data.prepare import part_files
 from chomp_data.prepare import scratch
 from chomp_data.stores.zarr import array_layout
@@ -91,12 +91,13 @@ class ShardTask:
 
   @property
   def row_name(self) -> str:
-    """What its row is called: by all that decides the file."""
-    values = dataclasses.asdict(self)
-    for name in ("parts", "store", "rows"):
-      del values[name]
-    text = json.dumps(values, sort_keys=True)
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    """The name of its row, a digest of all that decides the file."""
+    content = dataclasses.replace(self, parts="", store="", rows="")
+    return f"{scratch.digest([content])}.json"
+
+
+# By array its layout, and its shard files in order.
+Arrays = dict[str, tuple[array_layout.ArrayLayout, Sequence[ShardTask]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +119,10 @@ class ShardRow:
 
 @dataclasses.dataclass(frozen=True)
 class _RowFile:
-  """What is noted of a shard file that is complete.
+  """The saved row of a shard file that is complete.
 
   Attributes:
-    file: Its size and version, which another file of its name has not.
+    file: Its size and version, which differ for another file of its name.
     row: What is in it.
   """
 
@@ -183,7 +184,7 @@ def tasks(
   parts: str,
   store: str,
   shard_rows: str,
-) -> dict[str, tuple[array_layout.ArrayLayout, list[ShardTask]]]:
+) -> Arrays:
   """Returns the shard files of a store.
 
   Args:
@@ -195,9 +196,6 @@ def tasks(
     parts: See `ShardTask`.
     store: See `ShardTask`.
     shard_rows: See `ShardTask.rows`.
-
-  Returns:
-    By array its layout, and its shard files in order.
   """
   shard = chunk * array_layout.DEFAULT_CHUNKS_PER_SHARD
   levels = levels_of(rows)
@@ -206,16 +204,17 @@ def tasks(
     layout = array_layout.ArrayLayout(
       joined.dtype, joined.size, chunk, shard, compression
     )
-    shard_tasks = []
-    for number in range(layout.num_shards):
+
+    def task(
+      number: int, name: str = name, layout: Any = layout, joined: Any = joined
+    ) -> ShardTask:
       low, _, end = _bounds(layout, number)
-      shard_tasks.append(
-        ShardTask(
-          name, layout, number, joined.within(low, end), levels, parts, store,
-          shard_rows,
-        )
+      return ShardTask(
+        name, layout, number, joined.within(low, end), levels, parts, store,
+        shard_rows,
       )  # fmt: skip
-    arrays[name] = layout, shard_tasks
+
+    arrays[name] = layout, lazy.LazySequence(task, layout.num_shards)
   return arrays
 
 
@@ -248,7 +247,7 @@ def _joined(
   def joined(name, counts, adds=zeros, skips=zeros, before=None, after=None):
     parts = list(keys)
     columns = np.stack([counts, skips, adds])
-    # A value that is in no part is a part of its own, of nothing but itself.
+    # A value that is in no part is a segment by itself.
     for value, place in ((before, 0), (after, len(keys))):
       if value is not None:
         parts.insert(place, _NO_PART)
@@ -303,42 +302,68 @@ def _stamp(task: ShardTask) -> list[int | str | None]:
 
 
 def write_shard(task: ShardTask) -> ShardRow:
-  """Writes a shard file, whatever was there.
-
-  Args:
-    task: The shard.
-
-  Returns:
-    Its row.
+  """Returns the row of a shard file; writes the file unless it is complete.
 
   Raises:
     PrepareError: If a part is not as it was written.
   """
-  block = tree_hash.BLOCK
-  low, high, end = _bounds(task.layout, task.shard)
-  first_block = -(-low // block) * block
-  content = tree_hash.TreeHash()
-  position = low
+  if row := find_shard(task):
+    return row
+  _, high, _ = _bounds(task.layout, task.shard)
+  content = _BlockHashes(task)
   with array_writer.new_shard(task.store, task.file, task.rows) as file:
     writer = array_writer.ShardWriter(file, task.layout)
-    for segment in task.segments:
-      last = min(end, segment.begin + segment.count)
-      for values in _values(task, segment, position, last):
-        writer.append(values[: max(high - position, 0)])
-        content.update(values[max(first_block - position, 0) :].data)
-        position += len(values)
+    for position, values in _values(task):
+      writer.append(values[: max(high - position, 0)])
+      content.update(position, values)
     num_bytes = writer.finish()
-  row = ShardRow(
-    num_bytes,
-    writer.crc32c,
-    writer.stored_bytes,
-    [digest.hex() for digest in content.digests] if first_block < high else [],
-  )
+  row = ShardRow(num_bytes, writer.crc32c, writer.stored_bytes, content.digests)
   scratch.write_row(task.rows, task.row_name, _RowFile(_stamp(task), row))
   return row
 
 
-def _values(task: ShardTask, segment: Segment, begin: int, end: int) -> Any:
+def hash_shard(task: ShardTask) -> list[str]:
+  """Returns the digests of the blocks that begin in a shard; writes nothing."""
+  content = _BlockHashes(task)
+  for position, values in _values(task):
+    content.update(position, values)
+  return content.digests
+
+
+class _BlockHashes:
+  """The digests of the blocks that begin in a shard."""
+
+  def __init__(self, task: ShardTask):
+    """Nothing yet."""
+    low, high, _ = _bounds(task.layout, task.shard)
+    self._first = -(-low // tree_hash.BLOCK) * tree_hash.BLOCK
+    self._has_blocks = self._first < high
+    self._content = tree_hash.TreeHash()
+
+  def update(self, position: int, values: np.ndarray) -> None:
+    """Adds the values at a position of the array, in order."""
+    self._content.update(values[max(self._first - position, 0) :].data)
+
+  @property
+  def digests(self) -> list[str]:
+    """The digests, as hex."""
+    digests = self._content.digests if self._has_blocks else []
+    return [digest.hex() for digest in digests]
+
+
+def _values(task: ShardTask) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (position, values) of a shard, and of blocks that begin in it."""
+  position, _, end = _bounds(task.layout, task.shard)
+  for segment in task.segments:
+    last = min(end, segment.begin + segment.count)
+    for values in _segment_values(task, segment, position, last):
+      yield position, values
+      position += len(values)
+
+
+def _segment_values(
+  task: ShardTask, segment: Segment, begin: int, end: int
+) -> Iterator[np.ndarray]:
   """Yields values begin .. end - 1 of an array, which are in a segment."""
   dtype = task.layout.numpy_dtype
   if segment.part == _NO_PART:
@@ -366,14 +391,19 @@ def finished(
   layout: array_layout.ArrayLayout, rows: Sequence[ShardRow]
 ) -> array_writer.Finished:
   """Returns an array of which all shard files are written."""
-  digests = [bytes.fromhex(digest) for row in rows for digest in row.digests]
   return array_writer.Finished(
     layout,
-    tree_hash.joined(digests or tree_hash.TreeHash().digests),
+    joined_digests(row.digests for row in rows),
     sum(row.num_bytes for row in rows),
     _flat((row.crc32c for row in rows), np.uint32),
     _flat((row.stored_bytes for row in rows), np.uint64),
   )
+
+
+def joined_digests(digests: Iterable[list[str]]) -> str:
+  """Returns the hash of an array from the digests of its shards, in order."""
+  blocks = [bytes.fromhex(digest) for shard in digests for digest in shard]
+  return tree_hash.joined(blocks or tree_hash.TreeHash().digests)
 
 
 def _flat(values: Iterable[list[int]], dtype: Any) -> np.ndarray:

@@ -17,6 +17,7 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import beam_engine
+from chomp_data.prepare import detect
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
@@ -216,8 +217,8 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
         (FILE, FILE), 2**20, records.ReadOptions(raw=False), "/d/plan"
       ),
       [
-        input_plan.PlannedFile(FILE, ((0, 70, 1, 70), (70, 90, None, 20))),
-        input_plan.PlannedFile(FILE, problem=("/d/a", "must", "Do.", "bad")),
+        detect.PlannedFile(FILE, ((0, 70, 1, 70), (70, 90, None, 20))),
+        detect.PlannedFile(FILE, problem=("/d/a", "must", "Do.", "bad")),
       ],
     ),
     (

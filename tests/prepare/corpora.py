@@ -179,12 +179,14 @@ Example = _example_class()
 
 def planned(path, part_bytes=2**40, options=None):
   """The files at a path or URL as `prepare` looks at them, in this process."""
-  return input_plan.plan_files(
-    inputs.discover([str(path)], []),
-    part_bytes,
-    options or records.ReadOptions(raw=False),
-    "",
-    map,
+  return list(
+    input_plan.plan_files(
+      inputs.discover([str(path)], []),
+      part_bytes,
+      options or records.ReadOptions(raw=False),
+      "",
+      map,
+    )
   )
 
 
@@ -194,4 +196,5 @@ def pieces(path, part_bytes=2**40, options=None):
   for file in files:
     if file.error is not None:
       raise file.error
-  return input_plan.number([own for f in files for own in f.pieces], "", map)
+  pieces_of_files = [piece for file in files for piece in file.pieces]
+  return list(input_plan.number(pieces_of_files, "", map))

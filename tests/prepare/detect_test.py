@@ -251,7 +251,7 @@ def test_what_cannot_be_opened_is_an_error_also_where_others_are_skipped(
   found = inputs.discover([str(tmp_path)], [])
   (tmp_path / "a.txt").unlink()
   with pytest.raises(errors.PrepareError, match="No such file") as caught:
-    input_plan.plan_files(found, 2**20, OPTIONS, "", map)
+    list(input_plan.plan_files(found, 2**20, OPTIONS, "", map))
   assert not isinstance(caught.value, errors.BadInput)
 
 

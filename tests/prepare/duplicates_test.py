@@ -15,7 +15,10 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import duplicates
+from chomp_data.prepare import records
+from chomp_data.prepare import rejections
 from chomp_data.prepare import run
+from chomp_data.prepare import scratch
 from tests import in_process
 from tests import laws
 
@@ -203,8 +206,9 @@ def test_the_summary_counts_duplicates(corpus, tmp_path):
   "data", [None, b"", pickle.dumps({"keys": 1}), b"00000000\nabcd"]
 )
 def test_notes_of_duplicates_that_are_damaged_are_an_error(tmp_path, data):
-  name = f"{duplicates.group_key([])}.drops"
+  name = f"{scratch.digest([])}.drops"
+  read = records.ReadOptions(raw=False, duplicates=str(tmp_path))
   if data is not None:
     (tmp_path / name).write_bytes(data)
   with pytest.raises(errors.PrepareError, match=rf"{name} must hold"):
-    duplicates.dropped(str(tmp_path), [])
+    list(duplicates.documents_of([], read, rejections.Rejections()))

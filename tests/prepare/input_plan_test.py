@@ -33,9 +33,9 @@ def calls(monkeypatch):
 
 def plan(root, work):
   files = inputs.discover([str(root)], [])
-  planned = input_plan.plan_files(files, 64, READ, str(work), map)
-  pieces = [piece for own in planned for piece in own.pieces]
-  return planned, input_plan.number(pieces, str(work), map)
+  planned = list(input_plan.plan_files(files, 64, READ, str(work), map))
+  pieces = input_plan.Plan(planned).pieces
+  return planned, list(input_plan.number(pieces, str(work), map))
 
 
 @pytest.fixture

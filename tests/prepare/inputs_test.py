@@ -122,7 +122,7 @@ def test_groups_keep_the_order_and_their_size():
     [3, 3, 20], [0, 0, 9, 1], [2],
   ]  # fmt: skip
   assert [piece for group in groups for piece in group] == pieces
-  assert inputs.group([], 10) == []
+  assert list(inputs.group([], 10)) == []
 
 
 def test_links_to_folders_above_do_not_multiply_documents(tmp_path):

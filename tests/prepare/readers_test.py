@@ -46,7 +46,7 @@ def split(path, part_bytes):
   with base.ends_of(file) as opened:
     kind = readers.INPUT_KINDS[file.kind]
     pieces = kind.split(file, opened, part_bytes, OPTIONS)
-  return input_plan.number(pieces, "", map)
+  return list(input_plan.number(pieces, "", map))
 
 
 def write(path, data):

@@ -110,6 +110,28 @@ def test_a_store_that_is_there_is_found_without_permission_to_write(
     run.prepare(dataclasses.replace(options, output=f"{options.output}2"))
 
 
+def test_objects_that_were_uploaded_again_are_the_same_inputs(
+  gs_bucket, tmp_path, monkeypatch
+):
+  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+  storage = opening.open_storage(f"{gs_bucket.root}/in")
+  data = b"".join(b'{"text": "line %d"}\n' % i for i in range(50))
+  options = run.Options(
+    (storage.path,), f"{gs_bucket.root}/out", shard_bytes=200, chunk=8
+  )
+  storage.put("a.jsonl", data)
+  store, _ = run.prepare(options)
+  storage.put("a.jsonl", data)
+  again, written = run.prepare(options)
+  assert not written
+  assert again.hash == store.hash
+  storage.put("a.jsonl", data.replace(b"line 7", b"Line 7"))
+  with pytest.raises(errors.StoreError, match="differs in inputs"):
+    run.prepare(options)
+  names = opening.open_storage(gs_bucket.root).names()
+  assert {name.partition("/")[0] for name in names} == {"in", "out"}
+
+
 @pytest.mark.slow
 def test_2500_files_are_planned_in_seconds_with_constant_memory(
   gs_bucket, tmp_path

@@ -31,6 +31,7 @@ from chomp_data.stores import copying
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import store_writer
+from chomp_data.stores.zarr import tree_hash
 
 FILE = "array_record.json"
 DEFAULT_FILE_BYTES = 1 << 30
@@ -160,6 +161,20 @@ def prepared_at(path: pathlib.Path) -> dict[str, Any] | None:
       " again."
     )
   return prepared
+
+
+def array_hashes(store: base.Store) -> dict[str, str]:
+  """Returns the hashes that `tokens` and `offsets` of a store have in zarr."""
+  tokens, offsets = tree_hash.TreeHash(), tree_hash.TreeHash()
+  dtype = np.dtype(manifest.token_dtype(store.tokenizer_info.vocab_size))
+  end = 0
+  offsets.update(np.zeros(1, np.int64).data)
+  for batch in copying.document_batches(store):
+    tokens.update(np.ascontiguousarray(batch.tokens, dtype).data)
+    ends = end + np.cumsum(batch.lengths, dtype=np.int64)
+    offsets.update(ends.data)
+    end = int(ends[-1]) if len(ends) else end
+  return {"tokens": tokens.hexdigest(), "offsets": offsets.hexdigest()}
 
 
 def check_destination(path: pathlib.Path, overwrite: bool) -> None:
