@@ -120,8 +120,9 @@ class Claim:
     while True:
       data = self._record()
       if self._place.put(NAME, data, create=True):
-        there, self._written = self._place.read(NAME)
-        if there == data:
+        written = self._written_as(data)
+        if written is not None:
+          self._written = written
           break
         continue
       try:
@@ -146,6 +147,21 @@ class Claim:
         break
     _held.add(self._token)
     self._thread.start()
+
+  def _written_as(self, data: bytes) -> storage.ObjectInfo | None:
+    """Returns the version of the claim, or None if it does not hold `data`."""
+
+    def check(answer: bytes) -> None:
+      # A damaged answer is requested again; another writer's claim is not.
+      writer = _parsed(answer).get("writer")
+      if answer != data and writer in (None, self._token):
+        raise ValueError("it is not what was written")
+
+    try:
+      answer, info = self._place.read(NAME, check=check)
+    except FileNotFoundError:
+      return None
+    return info if answer == data else None
 
   def release(self, failed: bool) -> None:
     """Gives the claim back, or notes that what it is of is not finished.
