@@ -12,10 +12,13 @@ chunks of a later plan ends those before it.
     for chunk, values in cache.get([4, 3]):
       ...                              # waits for what is on its way
 
-Chunks that are cached and those on their way stay within the budget together.
-Where there is no room for a chunk, another one goes: first one that no plan
-names, the one used longest ago; then one of a plan that was copied from, as
-before; then the one that is needed last.
+Chunks that are cached and those on their way stay within the bound of their
+cache together. Where there is no room for a chunk, another one goes: first one
+that no plan names, the one used longest ago; then one of a plan that was copied
+from, as before; then the one that is needed last.
+
+All caches of a process stay within one `Budget` besides, those apart that have
+a share of their own (`set_cache_bytes`).
 """
 
 import collections
@@ -28,6 +31,7 @@ import functools
 import os
 import threading
 from typing import Protocol
+import weakref
 
 import numpy as np
 
@@ -71,6 +75,54 @@ class Counters(Protocol):
   bytes_transferred: int
 
 
+class Budget:
+  """Bytes that several caches hold together at most.
+
+  Each may hold a chunk whatever the others hold. Where there is no room, the
+  cache that holds the most bytes gives way.
+  """
+
+  def __init__(self, capacity: int):
+    """No cache holds anything yet.
+
+    Args:
+      capacity: Most bytes; a cache with a larger bound raises it.
+    """
+    self.capacity: int = capacity
+    self.held_bytes: int = 0
+    self._caches: weakref.WeakSet[ChunkCache] = weakref.WeakSet()
+    # A cache may be collected, and leave, at any allocation.
+    self._lock = threading.RLock()
+
+  def join(self, cache: "ChunkCache", cache_bytes: int) -> None:
+    """Adds a cache that holds nothing yet."""
+    with self._lock:
+      self._caches.add(cache)
+      self.capacity = max(self.capacity, cache_bytes)
+
+  def leave(self, cache: "ChunkCache") -> None:
+    """Removes a cache, with what it holds."""
+    with self._lock:
+      self._caches.discard(cache)
+    self.add(-cache.held_bytes)
+
+  def add(self, num_bytes: int) -> None:
+    """Counts bytes that a cache holds from now on, or no more."""
+    with self._lock:
+      self.held_bytes += num_bytes
+
+  def largest(self) -> "ChunkCache | None":
+    """Returns the cache that holds the most bytes, if any does."""
+    with self._lock:
+      caches = list(self._caches)
+    return max(caches, key=lambda cache: cache.held_bytes, default=None)
+
+
+# Of all decoded chunks of a process without a share: tokens of sources that no
+# block shuffle reads, offsets, ids, metadata, labels and weights.
+PROCESS_BUDGET = Budget(2**30)
+
+
 class ChunkCache:
   """The chunks of a source that are cached or on their way."""
 
@@ -81,6 +133,7 @@ class ChunkCache:
     counters: Counters,
     *,
     in_threads: bool = True,
+    budget: Budget = PROCESS_BUDGET,
   ):
     """Reads nothing yet.
 
@@ -91,6 +144,7 @@ class ChunkCache:
       counters: Counts chunks where they are requested.
       in_threads: Whether chunks are read by the threads of the process, else by
         the thread that asks: for sources that take less time than a thread.
+      budget: What this cache and others hold together.
     """
     self._source = source
     self._capacity = cache_bytes
@@ -107,6 +161,15 @@ class ChunkCache:
     self._planned: set[int] = set()
     # Planned and not copied from since, in the order of the copies to come.
     self._expected: dict[int, None] = {}
+    # None once this cache has a share of its own.
+    self._budget: Budget | None = budget
+    budget.join(self, cache_bytes)
+
+  def __del__(self):
+    """Returns what was held to the budget."""
+    budget = getattr(self, "_budget", None)
+    if budget is not None:
+      budget.add(-self._held_bytes)
 
   @property
   def held_bytes(self) -> int:
@@ -169,7 +232,7 @@ class ChunkCache:
           self._chunks.move_to_end(chunk)
           self._expected.pop(chunk, None)
         if not ready:
-          requested = self._request(remaining, remaining)
+          requested = self._request(remaining, remaining, is_needed=True)
           awaited = self._awaited(remaining)
       if not ready:
         self._start(requested)
@@ -179,9 +242,12 @@ class ChunkCache:
         yield chunk, self._result(chunk, future)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Changes the budget; evicts what is beyond it."""
+    """Gives this cache a share of its own; evicts what is beyond it."""
     with self._lock:
       self._capacity = cache_bytes
+      if self._budget is not None:
+        self._budget.leave(self)
+        self._budget = None
       for chunk in self._victims(()):
         if self._held_bytes <= cache_bytes or len(self._chunks) == 1:
           break
@@ -206,10 +272,44 @@ class ChunkCache:
     self._expected = {i: None for i in self._expected if i in self._planned}
     return self._request(self._expected, self._planned)
 
+  def give_way(self, also_expected: bool) -> bool:
+    """Evicts one chunk for another cache, unless a thread is using this one.
+
+    Args:
+      also_expected: Whether it may be one that is planned and not copied yet.
+
+    Returns:
+      Whether it did.
+    """
+    if not self._lock.acquire(blocking=False):
+      return False
+    try:
+      victim = next(self._victims(()), None)
+      if (
+        victim is None
+        or not self._chunks[victim].done()
+        or (victim in self._expected and not also_expected)
+      ):
+        return False
+      self._evict(victim)
+      return True
+    finally:
+      self._lock.release()
+
   def _request(
-    self, chunks: Iterable[int], keep: Collection[int]
+    self,
+    chunks: Iterable[int],
+    keep: Collection[int],
+    *,
+    is_needed: bool = False,
   ) -> dict[int, futures.Future[np.ndarray]]:
     """Adds chunks that are missing, until there is no room for the next one.
+
+    Args:
+      chunks: In the order in which they are needed.
+      keep: Chunks that are not evicted for them.
+      is_needed: Whether a copy waits for them; other caches then evict what
+        they expect, too.
 
     Returns:
       The chunks that were added, for `_start`, which needs no lock.
@@ -220,14 +320,19 @@ class ChunkCache:
       if chunk in self._chunks:
         continue
       size = self._source.nbytes(chunk)
-      while self._chunks and self._held_bytes + size > self._capacity:
+      while self._chunks:
+        is_full = self._held_bytes + size > self._capacity
+        if not is_full and not self._is_over_budget(size):
+          break
+        if not is_full and self._others_evict(is_needed):
+          continue
         victim = next(victims, None)
         # What is on its way cannot be sent back.
         if victim is None or not self._chunks[victim].done():
           return requested
         self._evict(victim)
       self._chunks[chunk] = requested[chunk] = futures.Future()
-      self._held_bytes += size
+      self._hold(size)
       self._counters.chunks_fetched += 1
       self._counters.bytes_fetched += size
     return requested
@@ -244,7 +349,24 @@ class ChunkCache:
 
   def _evict(self, chunk: int) -> None:
     del self._chunks[chunk]
-    self._held_bytes -= self._source.nbytes(chunk)
+    self._hold(-self._source.nbytes(chunk))
+
+  def _hold(self, num_bytes: int) -> None:
+    self._held_bytes += num_bytes
+    if self._budget is not None:
+      self._budget.add(num_bytes)
+
+  def _is_over_budget(self, size: int) -> bool:
+    """Returns whether the caches have no room for a chunk together."""
+    budget = self._budget
+    return budget is not None and budget.held_bytes + size > budget.capacity
+
+  def _others_evict(self, also_expected: bool) -> bool:
+    """Has the cache that holds the most evict a chunk, if it is another one."""
+    largest = None if self._budget is None else self._budget.largest()
+    if largest is None or largest.held_bytes <= self._held_bytes:
+      return False
+    return largest.give_way(also_expected)
 
   def _awaited(self, chunks: Iterable[int]) -> list[futures.Future[np.ndarray]]:
     """Returns the first of some chunks; if all lack room, what takes it."""

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of chunks: within its budget, in plan order, each chunk once."""
 
+import gc
 import random
 import threading
 
@@ -155,6 +156,101 @@ def test_a_smaller_budget_evicts_and_a_larger_one_requests():
   cache.set_cache_bytes(3 * 8)
   assert cache.held == [7, 8, 9]
   assert source.reads[4:] == [7, 8, 9]
+
+
+def of_one_budget(budget, count, **options):
+  """Returns sources and their caches, each with the bound of all of them."""
+  for _ in range(count):
+    source = Source(**options)
+    source.cache = chunk_cache.ChunkCache(
+      source,
+      budget.capacity,
+      span_reads.Counters(),
+      in_threads=False,
+      budget=budget,
+    )
+    yield source, source.cache
+
+
+def test_caches_of_a_process_stay_within_one_budget():
+  budget = chunk_cache.Budget(6 * 8)
+  (_, one), (_, two), (_, three) = of_one_budget(budget, 3)
+  got(one, *range(6))
+  assert one.held_bytes == budget.held_bytes == 6 * 8
+  # The largest gives way until they hold the same.
+  got(two, *range(6))
+  assert one.held == [3, 4, 5]
+  assert two.held == [3, 4, 5]
+  got(three, 1, 2)
+  assert one.held_bytes + two.held_bytes + three.held_bytes == 6 * 8
+  assert three.held == [1, 2]
+  assert budget.held_bytes == 6 * 8
+
+
+def test_a_prefetch_takes_nothing_from_others_that_is_expected_there():
+  budget = chunk_cache.Budget(4 * 8)
+  (source, one), (_, two) = of_one_budget(budget, 2)
+  got(one, 9)
+  one.prefetch([1, 2, 3])
+  assert one.held == [1, 2, 3, 9]
+  assert not two.prefetch([5, 6, 7])
+  assert two.held == [5]  # One at least, whatever the others hold.
+  got(one, 1, 2, 3)
+  assert source.reads == [9, 1, 2, 3]
+  # A copy that waits takes it.
+  one.prefetch([11, 12, 13])
+  got(two, 5, 6)
+  assert two.held == [5, 6]
+
+
+def test_a_cache_with_a_share_of_its_own_is_apart():
+  budget = chunk_cache.Budget(4 * 8)
+  (_, one), (_, two) = of_one_budget(budget, 2)
+  got(one, 1, 2, 3, 4)
+  one.set_cache_bytes(4 * 8)
+  assert budget.held_bytes == 0
+  got(two, 1, 2, 3, 4)
+  assert one.held == two.held == [1, 2, 3, 4]
+
+
+def test_a_cache_that_is_gone_leaves_its_bytes():
+  budget = chunk_cache.Budget(4 * 8)
+  ((source, cache),) = of_one_budget(budget, 1)
+  got(cache, 1, 2)
+  assert budget.held_bytes == 2 * 8
+  del source.cache, source, cache
+  gc.collect()
+  assert budget.held_bytes == 0
+
+
+def test_threads_share_a_budget():
+  budget = chunk_cache.Budget(7 * 8)
+  caches = [cache for _, cache in of_one_budget(budget, 4)]
+  failures = []
+
+  def read(seed):
+    drawn = random.Random(seed)
+    try:
+      for step in range(150):
+        cache = caches[drawn.randrange(4)]
+        chunks = drawn.sample(range(30), drawn.randint(1, 9))
+        if step % 3 == seed % 3:
+          cache.prefetch(chunks)
+        got(cache, *chunks)
+        # Each may hold one chunk whatever the others hold.
+        assert budget.held_bytes <= (7 + 4) * 8
+    except BaseException as error:
+      failures.append(error)
+      raise
+
+  threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(60.0)
+  assert not any(thread.is_alive() for thread in threads)
+  assert not failures
+  assert budget.held_bytes == sum(cache.held_bytes for cache in caches)
 
 
 @pytest.mark.parametrize("in_threads", [False, True])
