@@ -10,9 +10,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import math
-import sys
 from typing import Any
 from typing import Protocol
 
@@ -513,73 +511,6 @@ def even_rows(
   return {own.name: most[own.shape] for own in buckets}
 
 
-def _is_one_device(sharding: jax.sharding.Sharding) -> bool:
-  """Returns whether it is one device, and its usual memory."""
-  if len(sharding.device_set) > 1:
-    return False
-  (device,) = sharding.device_set
-  return sharding.memory_kind in (None, device.default_memory().kind)
-
-
-def _batched_device_put() -> Callable[..., jax.Array] | None:
-  """Returns what `device_put` calls in the end, or None where it is not there.
-
-  It takes 4 us an array, and all of `device_put` 20 to 30, whatever its size.
-  """
-  # Of jaxlib, which promises nothing; JAX itself has imported it.
-  module = sys.modules.get("jaxlib.xla_client")
-  return getattr(module, "batched_device_put", None)
-
-
-@dataclasses.dataclass(frozen=True)
-class _OneDevice:
-  """Puts fields of some shapes and types on one device.
-
-  Attributes:
-    put: As `_batched_device_put` returns it.
-    fields: By name: its type for JAX, its sharding and its device.
-  """
-
-  put: Callable[..., jax.Array]
-  fields: Mapping[str, tuple[Any, jax.sharding.Sharding, list[Any]]]
-
-  def __call__(self, fields: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    found = {}
-    # `device_put` is never refused either.
-    with jax.transfer_guard_host_to_device("allow"):
-      for name, value in fields.items():
-        kind, sharding, device = self.fields[name]
-        found[name] = self.put(kind, sharding, [value], device)
-    return found
-
-
-def _on_one_device(
-  fields: Mapping[str, np.ndarray], made: Mapping[str, jax.Array]
-) -> _OneDevice | None:
-  """Returns what puts more of such fields, or None where `device_put` does.
-
-  Args:
-    fields: Fields.
-    made: What `device_put` has made of them.
-  """
-  put = _batched_device_put()
-  shardings = [own.sharding for own in made.values()]
-  if put is None or not all(map(_is_one_device, shardings)):
-    return None
-  found = {}
-  for name, own in made.items():
-    if own.dtype != fields[name].dtype:
-      return None  # It is cast first.
-    found[name] = own.aval, own.sharding, list(own.sharding.device_set)
-  way = _OneDevice(put, found)
-  try:
-    way(fields)
-  except Exception as error:  # Of another version: whatever it may be.
-    logging.info("arrays are put one by one: %s", error)
-    return None
-  return way
-
-
 class _BucketPlacer:
   """Puts process-local batches of one bucket on devices as global arrays."""
 
@@ -603,8 +534,6 @@ class _BucketPlacer:
     self._rows = rows
     self._num_rows = num_rows
     self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
-    # By the fields of a batch, what puts them; None is `device_put`.
-    self._ways: dict[Any, _OneDevice | None] = {}
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
@@ -623,19 +552,11 @@ class _BucketPlacer:
       )
       for name, value in batch.items()
     }
-    key = tuple((n, own.shape, own.dtype) for n, own in fields.items())
-    if (way := self._ways.get(key)) is not None and all(
-      type(own) is np.ndarray for own in fields.values()
-    ):
-      return way(fields)
     shardings = {
       name: self._field(name, value.ndim) for name, value in fields.items()
     }
     if all(s.is_fully_addressable for s in shardings.values()):
-      made = jax.device_put(fields, shardings)
-      if key not in self._ways:
-        self._ways[key] = _on_one_device(fields, made)
-      return made
+      return jax.device_put(fields, shardings)
     return {
       name: jax.make_array_from_callback(
         (self._num_rows, *value.shape[1:]),

@@ -34,9 +34,6 @@ _POLL_S = 0.25
 # import what they need.
 _START_S = 60.0
 _STOP_WORKER_S = 2.0
-# After its first batch a reader waits for who uses it: two threads that run
-# give each other the interpreter every 5 ms only, as long as a resume may take.
-_FIRST_USED_S = 0.01
 
 
 InputError = workers.InputError
@@ -89,8 +86,6 @@ class Reader:
     self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._closing = threading.Event()
-    # Whether the first batch was given, and another one asked for.
-    self._given, self._asked = False, threading.Event()
     self._board = board
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
@@ -120,8 +115,6 @@ class Reader:
         pass over a store, such as packing an epoch, takes what it takes.
       check: Called now and then while it waits; may raise an error.
     """
-    if self._given:
-      self._asked.set()
     now = time.monotonic()
     deadline = now + timeout_s
     dead_since, beats = None, self._beats()
@@ -152,7 +145,7 @@ class Reader:
           ) from None
         continue
       if not isinstance(item, _End):
-        self._starts_until, self._given = 0.0, True
+        self._starts_until = 0.0
         return item
       self._ended = item
     if (error := self._ended.error) is not None:
@@ -175,7 +168,6 @@ class Reader:
       False where the thread is left behind.
     """
     self._thread.stop()
-    self._asked.set()
     if self._thread.is_current():
       return True  # Collected where it reads: it ends by itself.
     if os.getpid() != self._process:
@@ -217,8 +209,6 @@ class Reader:
       for step, item in enumerate(self._batches(iterator), self._first_step):
         batch, sums = self._with_sums(step, item)
         self._put((place(batch), sums))
-        if step == self._first_step:
-          self._asked.wait(_FIRST_USED_S)
         if self._stopped.is_set():
           break
       end = _End(None)

@@ -48,9 +48,8 @@ _LOG_S = 5.0
 def client() -> Any:
   """Returns the client of JAX's coordination service, or None without one.
 
-  All that this package uses of JAX's private modules is here, but for
-  `placement._batched_device_put`: `distributed` is None too where a version of
-  JAX has it no more.
+  All that this package uses of JAX's private modules is here. Also None where
+  a version of JAX no longer has them.
   """
   state = _distributed()
   found = getattr(state, "client", None)

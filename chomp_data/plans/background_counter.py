@@ -31,9 +31,6 @@ _Start = TypeVar("_Start")
 _FIRST_ROWS, _ROWS = 64, 4_096
 # Steps that are counted ahead of the run.
 _STEPS_AHEAD = 256
-# The thread starts this long after the first batch was read, so that it does
-# not compete with the use of that batch for the interpreter.
-_FIRST_USED_S = 0.01
 
 
 class BackgroundCounter(Generic[_Start]):
@@ -61,7 +58,7 @@ class BackgroundCounter(Generic[_Start]):
     self._first = self._step = step
     self._begin = begin
     self._counts = counts
-    self._wake, self._needed = threading.Event(), threading.Event()
+    self._wake = threading.Event()
     self._closed = self._is_awaited = False
     self._thread: background.Thread | None = None
     self._start: futures.Future[_Start] = futures.Future()
@@ -98,7 +95,6 @@ class BackgroundCounter(Generic[_Start]):
     thread = self._thread
     if thread is not None and (self._start.done() or not self._is_awaited):
       thread.stop()
-    self._needed.set()
     self._wake.set()
     if thread is not None and wait:
       thread.join(background.STOP_S)
@@ -107,14 +103,12 @@ class BackgroundCounter(Generic[_Start]):
     thread = self._thread
     assert thread is not None
     thread.stop()
-    self._needed.set()
     self._wake.set()
     thread.stop_at_exit()
 
   def wait_begun(self) -> None:
     """Waits until `begin` has returned, if the thread was started."""
     if self._thread is not None:
-      self._needed.set()
       futures.wait([self._start])
 
   def awaited(self) -> "futures.Future[_Start] | None":
@@ -125,7 +119,6 @@ class BackgroundCounter(Generic[_Start]):
     if self._thread is None or self._closed:
       return None
     self._is_awaited = True
-    self._needed.set()
     return self._start
 
   def call(self, work: Callable[[_Start], Any]) -> Any:
@@ -144,7 +137,6 @@ class BackgroundCounter(Generic[_Start]):
       " from an earlier checkpoint."
     )
     try:
-      self._needed.wait(_FIRST_USED_S)
       plan = pickle.loads(pickled)
       self._start.set_result(self._begin(plan))
       if self._counts:

@@ -107,19 +107,8 @@ def test_processes_save_one_certificate(data, tmp_path, layout, change):
   certified(data, **own, step=8)
 
 
-def of_another_version(*_):
-  raise TypeError("other arguments")
-
-
 @pytest.mark.parametrize("axis_types", [None, "Auto", "Explicit"])
-@pytest.mark.parametrize("put", ["of jaxlib", "refused", "none"])
-def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(
-  put, axis_types, monkeypatch
-):
-  """From the second batch on what `device_put` calls is called at once."""
-  if put != "of jaxlib":
-    own = of_another_version if put == "refused" else None
-    monkeypatch.setattr(placement, "_batched_device_put", lambda: own)
+def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(axis_types):
   num_rows, width = 4, 512
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   if axis_types is not None:
@@ -156,9 +145,6 @@ def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(
   del batch
   for placed, values in kept:
     assert {name: own.tolist() for name, own in placed.items()} == values
-  (placer,) = place._placers.values()
-  quick = [way is not None for way in placer._ways.values()]
-  assert quick == [False, put == "of jaxlib"]
 
 
 @pytest.mark.slow
