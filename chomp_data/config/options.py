@@ -79,9 +79,10 @@ class RunFields(schema.Options):
     timeout_s: Longest wait for one batch, in seconds, until the run ends in an
       error; packing an epoch and the like do not count.
     on_peer_failure: What a process does when another one of the run fails or
-      dies: 'exit', or 'raise' an error at the next call of its iterator. Python
-      cannot leave a collective that waits for the other process: without such
-      a call within `peer_failure_grace_s` it exits.
+      dies: 'raise' an error at the next call of its iterator, or 'exit' at
+      once. Python cannot leave a collective that waits for the other process:
+      with 'raise' too a process exits that makes no such call within
+      `peer_failure_grace_s`.
     peer_failure_grace_s: With `on_peer_failure='raise'`, how many seconds a
       process may take to its next call. Raise it where steps, evaluations or
       compilations take longer.
@@ -97,7 +98,9 @@ class RunFields(schema.Options):
   skip: tuple[tuple[int, int], ...] = schema.option((), edits.SKIP)
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
-  on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
+  on_peer_failure: str = schema.option(
+    "raise", schema.choice(("raise", "exit"))
+  )
   peer_failure_grace_s: float = schema.option(30.0, schema.number())
   certificate: str = schema.option("plan", schema.choice(("plan", "tokens")))
 

@@ -148,7 +148,7 @@ class Peers:
     self._compare(record)
     return made
 
-  def open(self, ends: bool, grace_s: float = watching.GRACE_S) -> None:
+  def open(self, ends: bool, grace_s: float) -> None:
     """Watches the processes from now on.
 
     Args:

@@ -41,7 +41,6 @@ from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
 from chomp_data.loading import step_records
-from chomp_data.loading import watching
 from chomp_data.loading import workers
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import background_counter
@@ -265,12 +264,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     *,
     seed: int,
     operations: Sequence[grain.transforms.Map] = (),
-    worker_count: int = 0,
-    prefetch: int = 2,
-    timeout_s: float = 600.0,
-    on_peer_failure: str = "exit",
-    peer_failure_grace_s: float = watching.GRACE_S,
-    certificate: str = certifying.PLAN,
+    worker_count: int = options.RunFields.worker_count,
+    prefetch: int = options.RunFields.prefetch,
+    timeout_s: float = options.RunFields.timeout_s,
+    on_peer_failure: str = options.RunFields.on_peer_failure,
+    peer_failure_grace_s: float = options.RunFields.peer_failure_grace_s,
+    certificate: str = options.RunFields.certificate,
     step: int = 0,
     allow_input_change: bool | Collection[str] = (),
   ):
@@ -283,8 +282,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       worker_count: Child processes that read.
       prefetch: Batches kept ready on devices.
       timeout_s: Longest wait for one batch before the input has failed.
-      on_peer_failure: Whether this process should 'exit' where another one
-        fails that shares its batches, or the next `next` should 'raise'.
+      on_peer_failure: Whether the next `next` should 'raise' where a process
+        that shares its batches has failed, or this process should 'exit'.
       peer_failure_grace_s: With 'raise', after how many seconds without a call
         of the iterator this process exits nevertheless.
       certificate: What is certified: the 'plan', or its 'tokens' too.

@@ -30,9 +30,6 @@ from absl import logging
 # A process that was silent for 30 s is dead; JAX waits for 100 s.
 BEAT_S = 3.0
 DEAD_BEATS = 10
-# Where the failure of another process is to be raised: how long after it a
-# process that has not called this package lives. It may be in a collective.
-GRACE_S = 30.0
 
 _DIRECTORY = "chomp_data/alive/"
 _NEEDED = (
@@ -83,7 +80,7 @@ class Member:
     """
     self.processes = processes
     self.ends = True
-    self.grace_s = GRACE_S
+    self.grace_s = 0.0
     self.cause: str | None = None
     self.known: dict[int, float] = {}
 

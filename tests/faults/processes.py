@@ -259,7 +259,7 @@ def compare(index: int, data: dict[str, Any], guarded: bool) -> tuple[str, str]:
     spec = jax.sharding.PartitionSpec("data")
     try:
       iterator = iterators.make_iterator(
-        {**data, "on_peer_failure": "raise"},
+        data,
         jax.sharding.NamedSharding(mesh, spec),
       )
     except errors.ConfigError as error:

@@ -3,6 +3,7 @@
 """Processes that differ do not start; one that fails ends the others."""
 
 import hashlib
+import inspect
 import json
 import os
 import pathlib
@@ -20,7 +21,9 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data.config import options
 from chomp_data.loading import agreement
+from chomp_data.loading import feed
 from chomp_data.loading import reader
 from chomp_data.loading import watching
 from chomp_data.testing import stores as testing_stores
@@ -29,6 +32,7 @@ WORKER = pathlib.Path(__file__).with_name("agreement_worker.py")
 
 
 BEAT_S = 0.5
+EXIT = {"on_peer_failure": "exit"}
 
 
 @pytest.fixture
@@ -111,7 +115,7 @@ def test_processes_start_with_the_same_input_and_end_with_the_same_error(
     [
       {
         "tries": [own[i] for own in tries],
-        "data": with_store(data, damaged) if i == 1 else data,
+        "data": {**(with_store(data, damaged) if i == 1 else data), **EXIT},
         "then": "read" if i == 1 else "block",
       }
       for i in range(4)
@@ -138,13 +142,14 @@ def test_processes_start_with_the_same_input_and_end_with_the_same_error(
 @pytest.mark.slow
 def test_a_killed_process_ends_the_others(data):
   data = {**data, "epochs": None}
+  ends = {**data, **EXIT}
   codes, logs = run(
     [
-      {"data": data},
-      {"data": {**data, "on_peer_failure": "raise"}, "then": "read"},
-      {"data": data, "then": "kill"},
+      {"data": ends},
+      {"data": data, "then": "read"},
+      {"data": ends, "then": "kill"},
       # Its error comes first, of a collective, and says less.
-      {"data": data, "then": "raise"},
+      {"data": ends, "then": "raise"},
     ]
   )
   assert all(codes), logs
@@ -189,7 +194,7 @@ def test_a_killed_process_ends_the_others(data):
 def test_of_two_processes_none_hangs_and_all_tell_the_cause(
   data, thens, causes
 ):
-  data = {**data, "epochs": None}
+  data = {**data, **EXIT, "epochs": None}
   codes, logs = run([{"data": data, "then": then} for then in thens])
   assert all(codes), logs
   for cause, log in zip(causes, logs, strict=True):
@@ -220,11 +225,18 @@ def test_a_pipeline_that_cannot_be_built_ends_the_others(data, tmp_path):
   assert "ending process 0: process 1 ended: StoreError: config.data" in logs[0]
 
 
-RAISE = {
-  "epochs": None,
-  "on_peer_failure": "raise",
-  "peer_failure_grace_s": 2.0,
-}
+# With the default, 'raise'.
+RAISE = {"epochs": None, "peer_failure_grace_s": 2.0}
+
+
+def test_another_processs_failure_is_raised_by_default(data):
+  with iterators.make_iterator(data) as it:
+    assert it.pipeline.options.on_peer_failure == "raise"
+  (named,) = {
+    inspect.signature(cls).parameters["on_peer_failure"].default
+    for cls in (options.RunFields, options.RowFields, feed.InputIterator)
+  }
+  assert named == "raise"
 
 
 @pytest.mark.parametrize(
@@ -439,7 +451,7 @@ def test_one_process_has_no_watch(data):
 
 @pytest.mark.slow
 def test_processes_read_on_without_one_that_was_killed(data):
-  data = {**data, "epochs": None, "on_peer_failure": "raise"}
+  data = {**data, "epochs": None}
   others = {"data": data, "then": "survive"}
   codes, logs = run([others, others, {"data": data, "then": "kill"}])
   assert codes[:2] == [0, 0], logs

@@ -384,7 +384,7 @@ def disagreement(data):
     mesh, jax.sharding.PartitionSpec("data")
   )
   try:
-    chomp_data.make_iterator({**data, "on_peer_failure": "raise"}, sharding)
+    chomp_data.make_iterator(data, sharding)
   except ValueError as error:
     return str(error)
   return ""

@@ -129,7 +129,7 @@ ANY = {
   "four workers": change("worker_count", 4),
   "more batches ready": change("prefetch", 7),
   "a shorter wait": change("timeout_s", 5.0),
-  "another end of processes": change("on_peer_failure", "raise"),
+  "another end of processes": change("on_peer_failure", "exit"),
   "more time for it": change("peer_failure_grace_s", 60.0),
   "balance": lambda data, _: {**data, "balance": "attention",
                               "balance_shards": 2},
