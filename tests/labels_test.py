@@ -3,6 +3,7 @@
 """Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
 
 import hashlib
+import itertools
 import logging as std_logging
 
 import numpy as np
@@ -148,8 +149,20 @@ def check_run(data, corpora):
   return pipe
 
 
-@pytest.mark.parametrize("name", ["chats", "rated"])
-@pytest.mark.parametrize("shuffle", ["none", "full", "era", "block"])
+@pytest.mark.parametrize(
+  ("name", "shuffle"),
+  [
+    ("chats", "block"),
+    ("rated", "full"),
+    *(
+      pytest.param(*own, marks=pytest.mark.slow)
+      for own in itertools.product(
+        ("chats", "rated"), ("none", "full", "era", "block")
+      )
+      if own not in (("chats", "block"), ("rated", "full"))
+    ),
+  ],
+)
 @pytest.mark.parametrize("rows", ROWS)
 def test_accounts_are_the_sums_of_batches_in_every_kind_of_rows(
   corpora, rows, shuffle, name

@@ -239,12 +239,9 @@ def test_another_processs_failure_is_raised_by_default(data):
   assert named == "raise"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  ("blocks", "fails"),
-  [
-    ("barrier", "kill"),
-    pytest.param("reduce", "stop", marks=pytest.mark.slow),
-  ],
+  ("blocks", "fails"), [("barrier", "kill"), ("reduce", "stop")]
 )
 def test_a_process_that_would_raise_ends_in_a_collective(data, blocks, fails):
   """Where another one is killed or stopped, and nothing ever returns."""

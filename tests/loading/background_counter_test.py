@@ -19,10 +19,10 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
-from chomp_data.plans import background_counter
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import totals
+from chomp_data.storage import background
 from chomp_data.storage import heartbeat
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -236,6 +236,7 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
 ):
   if not own:
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+  monkeypatch.setattr(background, "STOP_S", 0.2)
   config = configs(stores)[name]
   alone = pipeline.build(config).accounts
   with iterators.make_iterator(config, step=20) as it:
@@ -295,7 +296,7 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
   stores, monkeypatch
 ):
   may_sum = late.sums(monkeypatch)
-  monkeypatch.setattr(background_counter.background, "STOP_S", 0.2)
+  monkeypatch.setattr(background, "STOP_S", 0.2)
   it = iterators.make_iterator(configs(stores)["mix"], step=20)
   next(it)
   state = it.saving()
@@ -322,11 +323,13 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
     from chomp_data import iterators
     from chomp_data import pipeline
     from chomp_data.plans import background_counter
+    from chomp_data.storage import background
 
+    background.STOP_S = 0.2
     loads = background_counter.pickle.loads
     def slow(pickled):
       begun.set()
-      time.sleep(7)  # As arrays of a store that are opened.
+      time.sleep(1)  # As arrays of a store that are opened.
       return loads(pickled)
     begun = threading.Event()
     background_counter.pickle.loads = slow

@@ -95,7 +95,7 @@ def test_steps_beyond_all_row_numbers_are_refused(data):
       endless.plan(step)
 
 
-@pytest.mark.parametrize("worker_count", [0, slow(1), 2, slow(3)])
+@pytest.mark.parametrize("worker_count", [0, slow(1), slow(2), slow(3)])
 def test_the_stream_does_not_depend_on_workers(data, worker_count):
   wanted = reference(data)
   found, kept = [], []
@@ -379,7 +379,8 @@ def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
   assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", slow("SIGTERM")])
+@pytest.mark.slow
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
 def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
   program = tmp_path / "main.py"
   program.write_text(

@@ -87,6 +87,7 @@ def of(run):
   )
 
 
+@pytest.mark.slow
 def test_the_next_run_removes_what_a_killed_group_left(start):
   alive, killed = start("stay"), start("stay")
   assert len(of(alive)) >= 2 * 20

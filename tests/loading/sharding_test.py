@@ -57,18 +57,17 @@ def check(data, steps, first, last, device_rows=None, order=None):
 @pytest.mark.parametrize(
   ("layout", "num_processes"),
   [
-    ("contiguous", 1),
-    ("contiguous", 2),
+    pytest.param("contiguous", 1, marks=pytest.mark.slow),
+    pytest.param("contiguous", 2, marks=pytest.mark.slow),
     pytest.param("contiguous", 4, marks=pytest.mark.slow),
-    ("interleaved", 2),
     ("shared", 2),
-    ("sequence", 2),
   ],
 )
 def test_global_batches_are_the_same_for_any_processes(
   data, layout, num_processes
 ):
-  workers = 1 if num_processes == 2 and layout == "contiguous" else 0
+  """Other layouts, of all kinds of runs: tests/catalogue."""
+  workers = 1 if layout == "contiguous" and num_processes == 2 else 0
   steps = run({**data, "worker_count": workers}, layout, num_processes)
   check(data, steps, 0, 26)
 
@@ -93,7 +92,7 @@ def certified(data, directory, step):
 @pytest.mark.parametrize(
   ("layout", "change"),
   [
-    ("shared", {"worker_count": 0}),
+    pytest.param("shared", {"worker_count": 0}, marks=pytest.mark.slow),
     ("sequence", {"certificate": "tokens"}),
     pytest.param("interleaved", {"worker_count": 2}, marks=pytest.mark.slow),
   ],
@@ -170,13 +169,6 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(
     first = last
 
 
-def test_edited_steps_are_the_same_for_any_processes(data):
-  edited = {**data, "skip": ((1, 1), (5, 9)), "global_batch_size": None}
-  edited["batch_size_schedule"] = ((0, 4), (3, 12), (11, 8))
-  num_steps = pipeline.build(edited).num_steps
-  check(edited, run(edited, "interleaved", 2), 0, num_steps)
-
-
 def test_sizes_that_are_past_need_not_divide(data):
   data = {n: own for n, own in data.items() if n != "global_batch_size"}
   ((rows, seeking, making),) = processes.call(
@@ -208,7 +200,13 @@ def test_a_batch_that_does_not_divide_is_one_clear_error(data):
 
 @pytest.mark.parametrize(
   ("num_rows", "worker_count"),
-  [(1, 0), pytest.param(2, 1, marks=pytest.mark.slow), (3, 0), (4, 0)],
+  [
+    (3, 0),
+    *(
+      pytest.param(*own, marks=pytest.mark.slow)
+      for own in ((1, 0), (2, 1), (4, 0))
+    ),
+  ],
 )
 def test_rows_beyond_those_of_the_run_are_zeros_on_devices(
   data, num_rows, worker_count
