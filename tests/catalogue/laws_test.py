@@ -51,7 +51,7 @@ def root(tmp_path_factory):
     yield root
 
 
-@pytest.fixture(params=runs.NAMES)
+@pytest.fixture(params=runs.marked(runs.NAMES))
 def name(request):
   return request.param
 
@@ -68,7 +68,7 @@ def pipe(data):
 
 _SPLICES = ("splice", "multi_splice")
 
-text_only = pytest.mark.parametrize("name", TEXT)
+text_only = pytest.mark.parametrize("name", runs.marked(TEXT))
 
 
 def on_devices(pipe, step):
@@ -194,7 +194,7 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
     )
 
 
-@pytest.mark.parametrize("name", TEXT)
+@text_only
 def test_no_run_fetches_more_than_it_did(name, root):
   """Chunks of arrays, and consecutive ranges of them; see `reads.py`."""
   known = json.loads(reads.PATH.read_text())[name]
@@ -316,9 +316,9 @@ def saved(iterator):
   return state
 
 
-# Two processes take a second or two to start.
-_WITH_WORKERS = ("bin_ffd_block", "mix_stages", "sizes")
-_WITH_WORKERS_TOO = (
+# Two processes take a second or two to start: `mix_stages` in `make test`.
+_WITH_WORKERS = (
+  "bin_ffd_block", "sizes",
   "sequential_documents_full", "bin_exact_documents_full", "multi_ramp",
   "windows_block", "mix_weighted", "lengths_weighted", "edits_of_mix", "joined",
   "after_a_phase", "weighed", "lanes", "records_bin", "levanter",
@@ -328,8 +328,8 @@ _WITH_WORKERS_TOO = (
 @pytest.mark.parametrize(
   "name",
   [
-    *_WITH_WORKERS,
-    *(pytest.param(own, marks=pytest.mark.slow) for own in _WITH_WORKERS_TOO),
+    "mix_stages",
+    *(pytest.param(own, marks=pytest.mark.slow) for own in _WITH_WORKERS),
   ],
 )
 def test_batches_and_states_do_not_depend_on_workers(name, data, pipe):
@@ -368,11 +368,22 @@ _OF_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "sequence"])
-def test_real_processes_hold_the_global_batches_together(root, layout):
+@pytest.mark.parametrize(
+  ("layout", "others"),
+  [
+    ("interleaved", False),
+    ("sequence", False),
+    pytest.param("interleaved", True, marks=pytest.mark.slow),
+    pytest.param("sequence", True, marks=pytest.mark.slow),
+  ],
+)
+def test_real_processes_hold_the_global_batches_together(root, layout, others):
   """Two JAX processes of two devices each, all runs after each other."""
   names = [
-    name for name in _OF_ROWS if runs.data_of(name, root).get("balance") is None
+    name
+    for name in _OF_ROWS
+    if (name not in runs.FEW) == others
+    and runs.data_of(name, root).get("balance") is None
   ]
   every = [runs.data_of(name, root) for name in names]
   arguments = {"every": every, "layout": layout, "count": 4}
@@ -431,7 +442,7 @@ _ALONE = [
 ]
 
 
-@pytest.mark.parametrize("name", _ALONE)
+@pytest.mark.parametrize("name", runs.marked(_ALONE))
 def test_every_epoch_holds_the_rows_of_one_in_order(name, root):
   """A shuffle permutes the rows of each epoch."""
   ((source, section),) = runs.data_of(name, root)["sources"].items()
@@ -460,7 +471,9 @@ _EACH_TOKEN_ONCE = [
 ]
 
 
-@pytest.mark.parametrize("name", [*_EACH_TOKEN_ONCE, "lengths_of_one"])
+@pytest.mark.parametrize(
+  "name", [*runs.marked(_EACH_TOKEN_ONCE), "lengths_of_one"]
+)
 def test_an_epoch_holds_each_token_once(name, root):
   """But for the tail of a stream and long documents, where options say so."""
   (section,) = runs.data_of(name, root)["sources"].values()
@@ -528,7 +541,10 @@ def counted(pipe, steps):
 
 
 @pytest.mark.parametrize(
-  "name", [own for own in runs.NAMES if own.startswith(("lengths", "sizes"))]
+  "name",
+  runs.marked(
+    own for own in runs.NAMES if own.startswith(("lengths", "sizes"))
+  ),
 )
 def test_a_histogram_of_buckets_equals_a_count(name, pipe):
   counts = collections.defaultdict(collections.Counter)
@@ -668,26 +684,31 @@ def test_one_program_a_shape(pipe):
 _DIGESTS = """
 import json, pathlib, sys
 import chomp_data
-from tests.catalogue import reads
 from tests.catalogue import runs
 from tests.golden import measuring
-from tests.loading import processes
-from tests.loading import sharding_test
 
 root = pathlib.Path(sys.argv[1])
 found = {}
-for name in runs.NAMES:
+for name in sys.argv[2:]:
   pipe = chomp_data.build(runs.data_of(name, root))
   found[name] = [measuring.digest(pipe.batch(s)) for s in runs.steps_of(pipe)]
 print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("kernels", ["off", "now"])
-def test_another_process_gives_the_same_batches(root, kernels, tmp_path):
+@pytest.mark.parametrize(
+  ("kernels", "names"),
+  [
+    ("off", runs.FEW),
+    pytest.param("off", runs.NAMES, marks=pytest.mark.slow),
+    pytest.param("now", runs.NAMES, marks=pytest.mark.slow),
+  ],
+  ids=["off, few", "off", "now"],
+)
+def test_another_process_gives_the_same_batches(root, kernels, names, tmp_path):
   """With other hashes of strings, with compiled loops and without."""
   done = subprocess.run(
-    [sys.executable, "-c", _DIGESTS, str(root)],
+    [sys.executable, "-c", _DIGESTS, str(root), *names],
     cwd=REPOSITORY,
     env={
       **os.environ,
@@ -700,8 +721,8 @@ def test_another_process_gives_the_same_batches(root, kernels, tmp_path):
     check=True,
   )
   found = json.loads(done.stdout)
-  assert sorted(found) == sorted(runs.NAMES)
-  for name in runs.NAMES:
+  assert sorted(found) == sorted(names)
+  for name in found:
     pipe = chomp_data.build(runs.data_of(name, root))
     steps = runs.steps_of(pipe)
     assert found[name] == [measuring.digest(pipe.batch(s)) for s in steps]

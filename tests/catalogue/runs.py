@@ -8,12 +8,14 @@ here and golden batches that changed speak of the same runs. To add a kind of
 run, add a golden case and its name to `NAMES`.
 """
 
+from collections.abc import Iterable
 import copy
 import functools
 import pathlib
 from typing import Any
 
 import numpy as np
+import pytest
 
 import chomp_data
 from tests.golden import cases
@@ -82,6 +84,38 @@ NAMES = (
   "megatron",
   "levanter",
 )  # fmt: skip
+
+# One of each row kind, shuffle, policy, bucket, edit, label and kind of store:
+# `make test` checks most laws on these, and `make test-slow` on the others.
+FEW = (
+  "sequential_block",
+  "sequential_documents_full",
+  "bin_ffd_block",
+  "bin_exact_documents_full",
+  "splice_cyclic_roll",
+  "multi_groups",
+  "windows_block",
+  "mix_stages",
+  "mix_loss_tokens",
+  "mix_first_exhausted",
+  "lengths_weighted",
+  "sizes_stages",
+  "edits_of_mix",
+  "joined",
+  "after_a_phase",
+  "weighed",
+  "lanes",
+  "records_bin",
+)
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+  """Returns parameters of runs, of which only `FEW` are in `make test`."""
+  return [
+    own if own in FEW else pytest.param(own, marks=pytest.mark.slow)
+    for own in names
+  ]
+
 
 # A second source of a corpus, in `mix_in_line`.
 _SAME = {"again": "web"}

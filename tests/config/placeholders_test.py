@@ -69,7 +69,7 @@ def run(define, *flags):
   values = absl_flags.FlagValues()
   argv = ["binary", *flags]
   if define == "file":
-    argv.append(f"--config={ROOT}/configs/splice_multi.py")
+    argv.insert(1, f"--config={ROOT}/configs/splice_multi.py")
     holder = config_flags.DEFINE_config_file(
       "config", flag_values=values, sys_argv=argv
     )
