@@ -6,11 +6,8 @@ Median 500 tokens, sigma 1.2, cut to 16 .. 65,536, as web text has them; token
 ids are uniform, which is the worst case for compression.
 """
 
-import ast
-from collections.abc import Iterator
 import hashlib
 import pathlib
-import sysconfig
 
 import numpy as np
 
@@ -93,18 +90,6 @@ def make_corpus(
     compression=compression,
     chunk=chunk,
   )
-
-
-def functions(shortest: int, longest: int) -> Iterator[dict[str, str]]:
-  """Yields the standard library's functions of shortest .. longest bytes."""
-  stdlib = pathlib.Path(sysconfig.get_path("stdlib"))
-  for path in sorted(stdlib.glob("*.py")):
-    text = path.read_text()
-    for node in ast.walk(ast.parse(text)):
-      if isinstance(node, ast.FunctionDef):
-        source = ast.get_source_segment(text, node) or ""
-        if shortest <= len(source.encode()) <= longest:
-          yield {"id": f"{path.name}:{node.lineno}", "text": source}
 
 
 class _Repeated:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents does a model learn first, and how does it go with many?
 
-    python benchmarks/learning.py --output=tables.md --plot=learned.png
+    python examples/experiments/learning.py --output=tables.md --plot=plot.png
 
 Seed 000's P(z), the probability that a model goes on word for word from a
 prefix, for windows of 48 bytes of which 24 are given, by document and over
@@ -17,21 +17,18 @@ About five minutes on two CPU cores.
 """
 
 from collections.abc import Sequence
-import functools
 import pathlib
 import statistics
 import tempfile
 
 from absl import app
 from absl import flags
-import corpora
 import numpy as np
-import tables
+import shared
 
 import chomp_data
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
-from chomp_data.reference import decoder
 from chomp_data.reference import held_out
 from chomp_data.reference import training
 
@@ -40,7 +37,7 @@ _STEPS = flags.DEFINE_integer("steps", 600, "Steps of each run.", 10)
 _SCALES = flags.DEFINE_list(
   "scales", ["1", "5", "10", "50"], "Numbers of documents."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to append to.")
 _PLOT = flags.DEFINE_string(
   "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
 )
@@ -93,18 +90,11 @@ def run(store: stores.Store) -> list[list[dict]]:
       },
     }
   )
-  trainer = training.Trainer(
-    decoder.DecoderConfig(
-      vocab_size=pipe.vocab_size,
-      max_positions=_SEQ_LEN,
-      d_model=64,
-      num_layers=2,
-      num_heads=4,
-      mlp_dim=192,
-    ),
+  trainer = shared.make_trainer(
+    pipe,
+    _SEQ_LEN,
+    _STEPS.value,
     training.OptimizerOptions(learning_rate=3e-3, warmup_steps=50),
-    num_steps=_STEPS.value,
-    mesh=training.data_mesh(),
   )
   asked = held_out.Memorization(pipe, "functions", _ASKED)
   every = max(1, _STEPS.value // _LOOKS)
@@ -126,9 +116,7 @@ def known_at(looks: list[list[dict]], i: int) -> int | None:
   return None
 
 
-def learned(
-  directory: pathlib.Path, found: Sequence[dict[str, str]]
-) -> tables.Table:
+def learned(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
   """Trains on eight documents and says when each was known."""
   store = make_store(directory, found, _LEARNED)
   looks = run(store)
@@ -153,12 +141,11 @@ def learned(
   head = [
     "document", "bytes", "exposures", "known after", "P(z)", "greatest P(z)"
   ]  # fmt: skip
-  return f"eight documents, {_STEPS.value} steps", [head, *lines]
+  title = f"eight documents, {_STEPS.value} steps"
+  shared.show(title, [head, *lines], _OUTPUT.value)
 
 
-def scaling(
-  directory: pathlib.Path, found: Sequence[dict[str, str]]
-) -> tables.Table:
+def scaling(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
   """Trains on more and more documents for as many steps."""
   lines = []
   for count in map(int, _SCALES.value):
@@ -180,7 +167,8 @@ def scaling(
     "documents", "exposures, median", "known", "known after, median",
     "P(z), mean", "log P(z), mean",
   ]  # fmt: skip
-  return f"more documents, {_STEPS.value} steps each", [head, *lines]
+  title = f"more documents, {_STEPS.value} steps each"
+  shared.show(title, [head, *lines], _OUTPUT.value)
 
 
 def plot(path: str, store: stores.Store, looks: list[list[dict]]) -> None:
@@ -206,17 +194,20 @@ def plot(path: str, store: stores.Store, looks: list[list[dict]]) -> None:
 
 def main(argv: Sequence[str]) -> None:
   """Makes the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  shared.refuse_arguments(argv)
+  known = {"learned": learned, "scaling": scaling}
+  if unknown := set(_PARTS.value) - set(known):
+    raise app.UsageError(
+      f"--parts must be some of {', '.join(known)}, got"
+      f" {', '.join(sorted(unknown))}."
+    )
+  parts = [known[name] for name in _PARTS.value]
   found = sorted(
-    corpora.functions(90, 400), key=lambda own: len(own["text"].encode())
+    shared.functions(90, 400), key=lambda own: len(own["text"].encode())
   )
   with tempfile.TemporaryDirectory() as temporary:
-    parts = {
-      name: functools.partial(part, pathlib.Path(temporary), found)
-      for name, part in (("learned", learned), ("scaling", scaling))
-    }
-    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
+    for part in parts:
+      part(pathlib.Path(temporary), found)
 
 
 if __name__ == "__main__":

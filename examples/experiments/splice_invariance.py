@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does training on splices make a model invariant to where text begins?
 
-    python benchmarks/splice_invariance.py
+    python examples/experiments/splice_invariance.py
 
 The question of seed 000, answered by measurement: the same model, documents
 and number of steps, once on splices and once left-aligned from each
 document's start, with RoPE and with learned positions. Documents are functions
 of the standard library of 90 to 120 bytes: they fit in a row, so both arms see
 every token of them. Splices are trained at even columns only; odd columns are
-never trained. Prints perplexity in five places, and writes the table as
+never trained. Prints perplexity in five places, and appends the table as
 Markdown where `--output` says.
 
 About ten minutes on two CPU cores.
@@ -25,23 +25,20 @@ import tempfile
 
 from absl import app
 from absl import flags
-import corpora
 import numpy as np
-import rich.console
-import rich.table
+import shared
 import tqdm
 
 import chomp_data
 from chomp_data import stores
-from chomp_data.reference import decoder
 from chomp_data.reference import evaluation
 from chomp_data.reference import training
 
 _STEPS = flags.DEFINE_integer("steps", 600, "Steps of each arm.", 10)
 _SEEDS = flags.DEFINE_integer("seeds", 2, "Runs of each arm.", 1)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to append to.")
 
-_ROOT = pathlib.Path(__file__).parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 _SEQ_LEN = 128  # tokens
 _BATCH = 16  # rows
 _NUM_DOCS = 8
@@ -72,7 +69,7 @@ def make_store(directory: pathlib.Path) -> str:
   lines.write_text(
     "".join(
       json.dumps(own) + "\n"
-      for own in corpora.functions(_MIN_LENGTH, _MAX_LENGTH)
+      for own in shared.functions(_MIN_LENGTH, _MAX_LENGTH)
     )
   )
   store = directory / "store"
@@ -151,20 +148,12 @@ def measure(
   """Trains one model; returns its perplexity in each place."""
   pipe = chomp_data.build(config(store, arm, seed))
   source = pipe.sources["text"]
-  mesh = training.data_mesh()
-  trainer = training.Trainer(
-    decoder.DecoderConfig(
-      vocab_size=pipe.vocab_size,
-      max_positions=_SEQ_LEN,
-      d_model=64,
-      num_layers=2,
-      num_heads=4,
-      mlp_dim=192,
-      position_embedding=positions,
-    ),
+  trainer = shared.make_trainer(
+    pipe,
+    _SEQ_LEN,
+    _STEPS.value,
     training.OptimizerOptions(learning_rate=3e-3, warmup_steps=50),
-    num_steps=_STEPS.value,
-    mesh=mesh,
+    position_embedding=positions,
   )
   state = trainer.init(seed)
   with chomp_data.make_iterator(pipe, trainer.batch_sharding) as batches:
@@ -181,8 +170,7 @@ def measure(
 
 def main(argv: Sequence[str]) -> None:
   """Trains four models a seed and prints the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  shared.refuse_arguments(argv)
   with tempfile.TemporaryDirectory() as temporary:
     store = make_store(pathlib.Path(temporary))
     results = {
@@ -204,14 +192,7 @@ def main(argv: Sequence[str]) -> None:
         f" ({min(values):.2f} .. {max(values):.2f})"
       )
     lines.append([name, *cells])
-  table = rich.table.Table(*head, title="position invariance")
-  for line in lines:
-    table.add_row(*line)
-  rich.console.Console(width=140).print(table)
-  if _OUTPUT.value:
-    rows = [head, ["---"] * len(head), *lines]
-    text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    pathlib.Path(_OUTPUT.value).write_text(text + "\n")
+  shared.show("position invariance", [head, *lines], _OUTPUT.value)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does cheap reading cost a model? The ablation that seed 002 leaves open.
 
-    python benchmarks/shuffle_ablation.py --results=ablation.jsonl \\
+    python examples/experiments/shuffle_ablation.py --results=ablation.jsonl \\
       --output=table.md --plot=plot.png
 
 The same model is trained on the same three sources in equal shares of tokens,
@@ -32,7 +32,6 @@ About 20 minutes on two CPU cores.
 
 from collections.abc import Iterator
 from collections.abc import Sequence
-import functools
 import hashlib
 import json
 import math
@@ -47,13 +46,12 @@ from absl import app
 from absl import flags
 import jax
 import numpy as np
-import tables
+import shared
 
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
-from chomp_data.reference import decoder
 from chomp_data.reference import evaluation
 from chomp_data.reference import training
 
@@ -68,7 +66,7 @@ _ARMS = flags.DEFINE_list("arms", None, "Which orders; by default all.")
 _RESULTS = flags.DEFINE_string(
   "results", None, "JSON lines that runs are kept in, and continued from."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to append to.")
 _PLOT = flags.DEFINE_string(
   "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
 )
@@ -208,18 +206,8 @@ def train(directory: pathlib.Path, arm: str, seed: int) -> dict:
   pipe = opened(directory, arm, seed)
   steps = pipe.num_steps
   assert steps is not None
-  trainer = training.Trainer(
-    decoder.DecoderConfig(
-      vocab_size=pipe.vocab_size,
-      max_positions=_SEQ_LEN,
-      d_model=64,
-      num_layers=2,
-      num_heads=4,
-      mlp_dim=192,
-    ),
-    training.OptimizerOptions(),
-    num_steps=steps,
-    mesh=training.data_mesh(),
+  trainer = shared.make_trainer(
+    pipe, _SEQ_LEN, steps, training.OptimizerOptions()
   )
   state = trainer.init(seed)
   losses = []
@@ -320,7 +308,7 @@ def quality(directory: pathlib.Path, arms: Sequence[str]) -> list[dict]:
 
 def table_of(
   arms: Sequence[str], runs: list[dict], costs: dict[str, dict]
-) -> tables.Table:
+) -> tuple[str, list[list[str]]]:
   """Returns one line an order."""
   head = [
     "order",
@@ -404,8 +392,7 @@ def plot(
 
 def main(argv: Sequence[str]) -> None:
   """Measures all orders and shows the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  shared.refuse_arguments(argv)
   arms = _ARMS.value or list(_SHUFFLES)
   if unknown := set(arms) - set(_SHUFFLES):
     raise app.UsageError(
@@ -417,8 +404,7 @@ def main(argv: Sequence[str]) -> None:
     make_stores(directory)
     costs = {arm: read(directory, arm) for arm in arms}
     runs = quality(directory, arms)
-    make = functools.partial(table_of, arms, runs, costs)
-    tables.run_parts({"ablation": make}, ["ablation"], _OUTPUT.value)
+    shared.show(*table_of(arms, runs, costs), _OUTPUT.value)
     if _PLOT.value:
       plot(_PLOT.value, arms, runs, costs)
 
