@@ -316,9 +316,9 @@ def saved(iterator):
   return state
 
 
-# Two processes take a second or two to start: `mix_stages` in `make test`.
+# Two processes take seconds to start: `make test` has one run with workers.
 _WITH_WORKERS = (
-  "bin_ffd_block", "sizes",
+  "mix_stages", "sizes",
   "sequential_documents_full", "bin_exact_documents_full", "multi_ramp",
   "windows_block", "mix_weighted", "lengths_weighted", "edits_of_mix", "joined",
   "after_a_phase", "weighed", "lanes", "records_bin", "levanter",
@@ -328,7 +328,7 @@ _WITH_WORKERS = (
 @pytest.mark.parametrize(
   "name",
   [
-    "mix_stages",
+    "bin_ffd_block",
     *(pytest.param(own, marks=pytest.mark.slow) for own in _WITH_WORKERS),
   ],
 )
