@@ -27,7 +27,7 @@ from chomp_data.stores.array_record import record_files
 from chomp_data.stores.samples import arrow_columns
 
 # Samples of a record batch: `datasets` writes as many.
-_BATCH = 1_000
+BATCH_ROWS = 1_000
 
 _Samples = Iterable[tuple[Mapping[str, np.ndarray], Mapping[str, Any]]]
 
@@ -109,7 +109,7 @@ def _write_file(
   arrow = arrow_columns.pyarrow()
   count, writer = 0, None
   source = iter(samples)
-  while rows := list(itertools.islice(source, _BATCH)):
+  while rows := list(itertools.islice(source, BATCH_ROWS)):
     try:
       batch = _record_batch(arrow, rows)
       schema = schema or batch.schema

@@ -49,8 +49,8 @@ def pipe(tmp_path):
 @pytest.mark.parametrize("mode", ["coverage_balanced", "cyclic_roll"])
 @pytest.mark.parametrize("block_rows", [1, 24, 10_000])
 def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
-  monkeypatch.setattr(coverage_lib, "_BLOCK_ROWS", block_rows)
-  monkeypatch.setattr(coverage_lib, "_LEAST_WAITING", 2)
+  monkeypatch.setattr(coverage_lib, "BLOCK_ROWS", block_rows)
+  monkeypatch.setattr(coverage_lib, "LEAST_WAITING", 2)
   run = pipe(content_start_mode=mode, content_stride=5)
   steps = 9
   (found,) = coverage_lib.coverage(run, steps)

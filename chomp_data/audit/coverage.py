@@ -14,9 +14,9 @@ import numpy as np
 from chomp_data import pipeline
 
 # Rows planned at once.
-_BLOCK_ROWS = 65_536
+BLOCK_ROWS = 65_536
 # Spans that wait to be counted together, at least.
-_LEAST_WAITING = 1 << 18
+LEAST_WAITING = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def coverage(
     One entry for each source.
   """
   totals = [_Totals() for _ in pipe.sources]
-  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
+  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
   for step in range(first_step, first_step + num_steps, block):
     count = min(block, first_step + num_steps - step)
     spans = pipe.plan(step, count).live()
@@ -156,7 +156,7 @@ class _Totals:
     self._waiting.append((document, start, length, column, first))
     self._num_waiting += len(row)
     counted = self._intervals.shape[1] + self._columns.shape[1]
-    if self._num_waiting > max(counted, _LEAST_WAITING):
+    if self._num_waiting > max(counted, LEAST_WAITING):
       self._count()
 
   def _count(self) -> None:

@@ -30,7 +30,7 @@ from chomp_data.plans import answers
 from chomp_data.rows import spans as spans_lib
 
 # Rows compared at once, and steps of buckets.
-_BLOCK_ROWS = 65_536
+BLOCK_ROWS = 65_536
 _BLOCK_STEPS = 1_024
 
 # Ids that are listed of documents that only one run gives.
@@ -325,7 +325,7 @@ class _Spans:
       and a.sources[name].store.hash == b.sources[name].store.hash
     }
     rows = max(bucket.batch_size for own in (a, b) for bucket in own.buckets)
-    self.most_steps: int = max(1, _BLOCK_ROWS // rows)
+    self.most_steps: int = max(1, BLOCK_ROWS // rows)
     if {a.run_options.kind, b.run_options.kind} != {"rows"}:
       self.most_steps = min(self.most_steps, _BLOCK_STEPS)
 

@@ -30,18 +30,18 @@ from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads
 
 # Rows and steps planned together; as many are fetched at once.
-_GROUP_ROWS = 4_096
+GROUP_ROWS = 4_096
 _READ_ROWS = 64
 
 # Up to so many rows, or steps in buckets, all are looked at.
-_MOST_ROWS = 2**19
+MAX_ROWS = 2**19
 _MOST_STEPS = 4_096
 
 # Otherwise so many stretches, of whole windows and of so many rows at least.
 _STRETCHES = 16
-_STRETCH_ROWS = 4 * _GROUP_ROWS
+STRETCH_ROWS = 4 * GROUP_ROWS
 _STRETCH_STEPS = _MOST_STEPS // _STRETCHES // 2
-_MOST_WINDOW = 2**17
+MAX_WINDOW = 2**17
 
 # Neighbouring chunks are one request up to this size, as of a bucket.
 _JOINED_BYTES = 8 * 2**20
@@ -191,7 +191,7 @@ def _of_rows(
   reader = _Reader(source.store)
   last, skipped = position.consumed, position.skipped
   handed_out = position.delivered - first
-  if handed_out <= _MOST_ROWS:
+  if handed_out <= MAX_ROWS:
     for rows in _groups(first, last, skipped):
       reader.read(source.plan(rows))
     return reader.told("counted", 1.0)
@@ -231,11 +231,11 @@ def _stretch(
 ) -> tuple[int, int, int]:
   """Returns the first row of a stretch, what is read before it, and its end."""
   begin, end = source.read_group(row)
-  if end - begin > _MOST_WINDOW:
-    begin, end = row, row + _STRETCH_ROWS
-  while end - begin < _STRETCH_ROWS and end < last:
+  if end - begin > MAX_WINDOW:
+    begin, end = row, row + STRETCH_ROWS
+  while end - begin < STRETCH_ROWS and end < last:
     end = max(source.read_group(end)[1], end + 1)
-  before = min(max(end - begin, room, _GROUP_ROWS), _MOST_WINDOW)
+  before = min(max(end - begin, room, GROUP_ROWS), MAX_WINDOW)
   return begin, max(0, begin - before), min(end, last)
 
 
@@ -247,8 +247,8 @@ def _groups(
   begins = [first, *(end for _, end in ends)]
   stops = [*(begin for begin, _ in ends), last]
   for begin, stop in zip(begins, stops, strict=True):
-    for low in range(begin, stop, _GROUP_ROWS):
-      yield np.arange(low, min(low + _GROUP_ROWS, stop))
+    for low in range(begin, stop, GROUP_ROWS):
+      yield np.arange(low, min(low + GROUP_ROWS, stop))
 
 
 def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:

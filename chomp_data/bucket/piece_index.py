@@ -18,7 +18,7 @@ from chomp_data.sources import document_columns
 from chomp_data.stores import side_index
 
 # Documents whose lengths are read at once.
-_PASS_DOCUMENTS = 1 << 20
+PASS_DOCUMENTS = 1 << 20
 # Part of the name of the index: increase it when pieces change.
 _VERSION = 2
 
@@ -131,7 +131,7 @@ class PieceIndex:
       "docs",
       total >= document_columns.MIN_ON_DISK,
     ) as bar:
-      for first, stored in self._store.iter_lengths(_PASS_DOCUMENTS):
+      for first, stored in self._store.iter_lengths(PASS_DOCUMENTS):
         lengths = np.where(stored > 0, stored + self._added, 0)
         by_bucket = pieces.cut(lengths, self._lengths, self._assign)
         for i, length in enumerate(self._lengths):

@@ -251,7 +251,7 @@ def _value(
     names = ", ".join([*found.options, *found.sections])
     fix = f"Set one of its fields: {names}."
   else:
-    for own in _readings(text):
+    for own in readings(text):
       try:
         found.rule.convert(own)
       except (TypeError, ValueError, OverflowError):
@@ -274,7 +274,7 @@ def _literal(text: str) -> Any:
     return text
 
 
-def _readings(text: str) -> list[Any]:
+def readings(text: str) -> list[Any]:
   """Returns what a text may mean, the likeliest first."""
   literal = _literal(text)
   if literal is None:

@@ -56,7 +56,7 @@ _PLANNED_WITH_ONE = 2
 # What Python does for a record costs about 0.4 ms where the record before it
 # has replaced what the processor's caches held: half a batch's time with eight
 # steps in a record, an eighth with 32. With 64, nothing more is gained.
-_READ_STEPS = 32
+READ_STEPS = 32
 _READ_POSITIONS = 2**19
 
 # Sums are asked for after a step was read, by a reader that may be some steps
@@ -180,7 +180,7 @@ class BatchSource(workers.SentToWorkers):
     (batch,) = self.read(range(step, step + 1))
     return batch
 
-  def together(self, step: int, most: int = _READ_STEPS) -> range:
+  def together(self, step: int, most: int = READ_STEPS) -> range:
     """Returns steps, from one on, that `read` takes at once.
 
     Their batches have one shape and one plan, and take few bytes: reading them
@@ -198,7 +198,7 @@ class BatchSource(workers.SentToWorkers):
         bucket = group.planned.bucket
         row = math.prod(self._plan.buckets[bucket].shape)
         positions = max(self._local(bucket) * row, 1)
-        count = max(1, min(most, _READ_STEPS, _READ_POSITIONS // positions))
+        count = max(1, min(most, READ_STEPS, _READ_POSITIONS // positions))
       return range(step, min(step + count, group.steps.stop))
 
   def read(self, steps: range) -> list[dict[str, np.ndarray]]:

@@ -105,7 +105,7 @@ def problem(step: pathlib.Path, items: Sequence[str]) -> str | None:
   missing = [name for name in items if not (step / name).is_dir()]
   if missing:
     return f"no {' and no '.join(missing)}"
-  return next(_compared(step), None) if summed else None
+  return next(compare_files(step), None) if summed else None
 
 
 def has_sums(step: pathlib.Path) -> bool:
@@ -113,7 +113,7 @@ def has_sums(step: pathlib.Path) -> bool:
   return (step / ITEM).exists()
 
 
-def _compared(step: pathlib.Path) -> Iterator[str]:
+def compare_files(step: pathlib.Path) -> Iterator[str]:
   """Yields what is not as it was saved."""
   name = f"{ITEM}/{_FILE}"
   try:

@@ -56,7 +56,7 @@ def placer(
     device_rows: As in `placement.process_batches`.
   """
   asked = getattr(pipe.options, "device_fields", "never")
-  if asked == "never" or (asked == "auto" and not _on_accelerators(sharding)):
+  if asked == "never" or (asked == "auto" and not on_accelerators(sharding)):
     return None
   try:
     if operations:
@@ -69,12 +69,12 @@ def placer(
         raise _Unsuited(f"{name}, which is not made for devices")
     return Placer(pipe, sharding, held, own, device_rows)
   except _Unsuited as reason:
-    _tell(asked, str(reason))
+    warn_once(asked, str(reason))
     return None
 
 
 @functools.cache
-def _tell(asked: str, reason: str) -> None:
+def warn_once(asked: str, reason: str) -> None:
   """Warns once for each reason."""
   logging.warning(
     "config.data.device_fields=%r: fields are made on the host, because of %s.",
@@ -83,7 +83,7 @@ def _tell(asked: str, reason: str) -> None:
   )
 
 
-def _on_accelerators(sharding: placement.ShardingTree) -> bool:
+def on_accelerators(sharding: placement.ShardingTree) -> bool:
   own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
   devices = {device for each in own for device in each.device_set}
   return all(device.platform != "cpu" for device in devices)

@@ -28,7 +28,7 @@ from chomp_data.storage import background
 from chomp_data.storage import heartbeat
 
 # A live worker is silent only while it reads; a dead one for ever.
-_DEAD_WORKER_GRACE_S = 5.0
+DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
 # Longest start of workers before the first batch, whatever `timeout_s`: they
 # import what they need.
@@ -54,7 +54,7 @@ def _died(step: int, dead: Sequence[Any]) -> InputError:
 
 
 # One reader starts its workers at a time, so that it knows which are its own.
-_starting = threading.Lock()
+starting = threading.Lock()
 
 
 class Reader:
@@ -90,7 +90,7 @@ class Reader:
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
     self._workers: list[Any] = []
-    # Whether it holds `_starting`; who takes it out of here lets others start.
+    # Whether it holds `starting`; who takes it out of here lets others start.
     self._turn: list[bool] = []
     self._ended: _End | None = None
     self._process = os.getpid()
@@ -135,7 +135,7 @@ class Reader:
         dead_since = (dead_since or now) if lost else None
         if dead_since:
           self._check_bus(step)
-        if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
+        if dead_since and now - dead_since > DEAD_WORKER_GRACE_S:
           raise self._told() or _died(step, dead) from None
         if now >= deadline:
           raise self._told() or InputError(
@@ -257,7 +257,7 @@ class Reader:
       iterator.start_prefetch()
       yield from iterator
       return
-    while not _starting.acquire(timeout=_POLL_S):
+    while not starting.acquire(timeout=_POLL_S):
       if self._stopped.is_set():
         return
     self._turn.append(True)
@@ -277,7 +277,7 @@ class Reader:
     """Ends this reader's turn, once, whichever thread says so."""
     with contextlib.suppress(IndexError):
       self._turn.pop()
-      _starting.release()
+      starting.release()
 
   def _known_workers(self) -> list[Any]:
     """Returns this reader's processes, those that are being started too."""

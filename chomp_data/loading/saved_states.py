@@ -157,7 +157,7 @@ def _of_step_in_bucket(
   checkpoint = found.rpartition("/")[0].rpartition("/")[0]
   is_orbax = paths.join(checkpoint, METADATA) in names
   return _checked(
-    _state_in_bucket(url, found),
+    state_in_bucket(url, found),
     str(step) if is_orbax else None,
     paths.join(url, found),
   )
@@ -172,7 +172,7 @@ def _name_of_state(names: Iterable[str], folder: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _state_in_bucket(url: str, name: str) -> dict[str, Any]:
+def state_in_bucket(url: str, name: str) -> dict[str, Any]:
   data = opening.open_storage(url).get(name, check=state_lib.decode)
   return state_lib.decode(data)
 

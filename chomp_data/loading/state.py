@@ -94,7 +94,7 @@ class Fingerprint:
   @functools.cached_property
   def digest(self) -> str:
     """Its SHA-256, in hex; see `digest`."""
-    return _digest_of(self.compact)
+    return digest_of(self.compact)
 
 
 def encode(
@@ -128,7 +128,7 @@ def encode(
   compact = {name: _compact(value) for name, value in record.items()}
   compact["fingerprint"] = own.compact
   text = ",".join(f"{json.dumps(n)}:{compact[n]}" for n in sorted(compact))
-  record["digest"] = _digest_of(f"{{{text}}}")
+  record["digest"] = digest_of(f"{{{text}}}")
   lines = {name: _indented(value) for name, value in record.items()}
   lines["fingerprint"] = own.indented
   text = ",\n".join(f"  {json.dumps(n)}: {lines[n]}" for n in sorted(lines))
@@ -197,10 +197,10 @@ def with_fields(state: bytes, fields: Mapping[str, Any]) -> bytes:
 
 def digest(record: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of a record as canonical JSON, in hex."""
-  return _digest_of(_compact(record))
+  return digest_of(_compact(record))
 
 
-def _digest_of(text: str) -> str:
+def digest_of(text: str) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -232,7 +232,7 @@ def with_operations(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Weights:
+class WeightsText:
   """The weights of a stage: equal where they are in proportion."""
 
   shares: frozenset[tuple[str, fractions.Fraction]]
@@ -464,7 +464,7 @@ def _weighed(
     stages, theirs = _stages(record, section), _stages(other, section) or {}
     if stages is not None:
       weights = {
-        at: _Weights.of(weights)
+        at: WeightsText.of(weights)
         for at, weights in stages.items()
         if theirs.get(at) != weights
       }

@@ -30,7 +30,7 @@ Transform = grain.transforms.Map | grain.transforms.RandomMap
 
 # A record holds as many steps as are read and transformed in this time, so that
 # no batch waits long for the others of its record; or one step.
-_RECORD_S = 0.01
+RECORD_S = 0.01
 
 
 class Steps(Protocol):
@@ -101,7 +101,7 @@ class _Records:
       seconds: What the record that was read last took, transforms included.
     """
     each = max(seconds / len(self._steps), 1e-9)
-    self._most = max(1, int(_RECORD_S / each))
+    self._most = max(1, int(RECORD_S / each))
 
   def __repr__(self) -> str:
     return f"{self._source!r} by record"

@@ -92,7 +92,7 @@ class SentToWorkers:
     end_with_parent()
 
 
-class _LastOperation:
+class LastOperation:
   """The last of a loader's operations where workers read: faults arrive.
 
   Grain sends what a worker made through a queue that pickles it in a thread
@@ -179,7 +179,7 @@ class WorkerLoader(grain.DataLoader):
     options = self._of_workers
     # Who gives a board wants sums of what is handed out, too.
     first = None if self._board is None else options["sampler"].first_step
-    last = _LastOperation(options["data_source"], board, first)
+    last = LastOperation(options["data_source"], board, first)
     return grain.DataLoader(
       **{**options, "operations": [*options["operations"], last]}
     )

@@ -34,7 +34,7 @@ MOST_UNITS = 2**62
 
 # So many rows are merged in order rather than skipped by a search, of few
 # sources fewer: so far from the truth may an estimate for all of them be.
-_WALK, _WALK_OF_SOURCE = 4_096, 128
+WALK, _WALK_OF_SOURCE = 4_096, 128
 
 # Rows from which the mean units per row of a source are first estimated.
 _PROBE = 64
@@ -188,7 +188,7 @@ class Merge:
       (ahead[i] - self._units[i] * parts) * (common // weight)
       for i, weight in enumerate(self._weights)
     ]
-    self._walk = min(_WALK, _WALK_OF_SOURCE * len(sources))
+    self._walk = min(WALK, _WALK_OF_SOURCE * len(sources))
     # Searches step by one unit of the source with the greatest weight.
     self._step = min(self._gains)
 

@@ -26,7 +26,7 @@ from chomp_data.sources import special_tokens
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
-_PASS_ROWS = 4_096
+PASS_ROWS = 4_096
 # Below this a pass over all rows takes under a tenth of a second.
 _MANY_ROWS = 100_000
 # Orders of documents, and sizes of blocks, whose counts are in memory.
@@ -173,8 +173,8 @@ class PackedSource(row_source.RowSource):
     with side_index.progress(
       num_rows, f"{self.name}: labels", "rows", num_rows >= _MANY_ROWS
     ) as bar:
-      for first_row in range(0, num_rows, _PASS_ROWS):
-        row = np.arange(first_row, min(first_row + _PASS_ROWS, num_rows))
+      for first_row in range(0, num_rows, PASS_ROWS):
+        row = np.arange(first_row, min(first_row + PASS_ROWS, num_rows))
         spans = self._plan(np.full_like(row, order), row, order)
         units = row_units.planned_units(spans, "loss_tokens", self.store)
         block = np.searchsorted(starts, row, side="right") - 1

@@ -46,7 +46,7 @@ COMPILED_DOCUMENTS = 500_000
 # Below this, packing everything takes under a tenth of a second.
 _BAR_DOCUMENTS = 50_000
 # Windows packed by a thread before it takes others.
-_WINDOWS = 16
+WINDOWS = 16
 # Orders of documents whose indexes and rows stay in memory: of the epoch at
 # hand and of the next one.
 _ORDERS = 2
@@ -459,9 +459,9 @@ class WindowPacking:
   def _window_tokens(self, first_window: int, order: int) -> Iterator[_Group]:
     """Yields a few windows and, for each, the tokens of its documents."""
     num_windows = self._documents.order.num_windows
-    for group_begin in range(first_window, num_windows, _WINDOWS):
+    for group_begin in range(first_window, num_windows, WINDOWS):
       background.check()
-      windows = np.arange(group_begin, min(group_begin + _WINDOWS, num_windows))
+      windows = np.arange(group_begin, min(group_begin + WINDOWS, num_windows))
       contents = self._documents.contents(windows, order)
       begins = windows * self._documents.order.window_docs
       edges = np.searchsorted(contents.position, begins[1:])

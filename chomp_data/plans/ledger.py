@@ -23,7 +23,7 @@ from chomp_data.storage import background
 UNITS = ("tokens", "loss_tokens")
 
 # Steps whose counts are kept behind the last one: more than are read ahead.
-_CACHED_STEPS = 1_024
+CACHED_STEPS = 1_024
 # Rows that are planned together.
 _ROWS = 4_096
 
@@ -192,7 +192,7 @@ class Ledger:
       )
       self._end = steps.stop
       for step in list(self._before):
-        if step >= steps.start - _CACHED_STEPS:
+        if step >= steps.start - CACHED_STEPS:
           break
         del self._before[step]
 

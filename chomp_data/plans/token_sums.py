@@ -22,7 +22,7 @@ from chomp_data.sources import source_units
 from chomp_data.stores import side_index
 
 # To plan so many rows takes about a second: from there on progress is shown.
-_MANY_ROWS = 1_000_000
+MANY_ROWS = 1_000_000
 # The most cached results: prefix sums by source and unit, and sums of ranges.
 _CACHED = 1_024
 
@@ -78,11 +78,11 @@ class RowSums(TokenSums):
     name = f"{source}: {unit} of rows"
     # Sums grow a part at a time, so that progress can be shown.
     with side_index.progress(
-      planned, name, "rows", planned >= _MANY_ROWS
+      planned, name, "rows", planned >= MANY_ROWS
     ) as bar:
-      for end in range(_MANY_ROWS, planned, _MANY_ROWS):
+      for end in range(MANY_ROWS, planned, MANY_ROWS):
         prefix.before(np.asarray([end]))
-        bar.update(_MANY_ROWS)
+        bar.update(MANY_ROWS)
       return int(prefix.before(np.asarray([row]))[0])
 
   def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:

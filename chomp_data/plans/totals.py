@@ -25,7 +25,7 @@ from chomp_data.plans import plan as plan_lib
 UNKNOWN = -1
 
 # To plan more rows takes minutes, and no state waits for it.
-_MAX_STATE_ROWS = 2**26
+MAX_STATE_ROWS = 2**26
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +126,7 @@ class PlanTotals:
         if base is not None and rows and not is_known:
           continue
         is_nearer = is_known and rows_since < rows
-        if for_state and (rows_since if is_nearer else rows) > _MAX_STATE_ROWS:
+        if for_state and (rows_since if is_nearer else rows) > MAX_STATE_ROWS:
           _log_unknown(name, unit, position.consumed)
         elif is_nearer:
           counts[cell] = known[cell] + since().units[cell]

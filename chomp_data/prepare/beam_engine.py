@@ -109,7 +109,7 @@ class Beam:
       return
     import apache_beam as beam  # pyright: ignore
 
-    _, result_type = _types(function)
+    _, result_type = error_types(function)
     root = paths.join(self._directory, secrets.token_hex(8))
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
@@ -131,7 +131,7 @@ class Beam:
         )
         pipeline.run().wait_until_finish()
       if scratch.storage_at(root).head(_FAILED) is not None:
-        raise _read_error(root)
+        raise read_error(root)
 
       def read_results(number: int) -> list[_Result]:
         name = _name(number, "results")
@@ -175,11 +175,11 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   if files.head(results) is not None or files.head(_FAILED) is not None:
     return
   try:
-    task_type, _ = _types(function)
+    task_type, _ = error_types(function)
     tasks = _read(root, _name(number, "tasks"), list[task_type])
     done = [function(task) for task in tasks]
   except (errors.PrepareError, errors.StoreError, OSError) as error:
-    _write_error(root, error)
+    write_error(root, error)
   else:
     _write(root, results, done)
 
@@ -218,7 +218,7 @@ def _name(number: int, kind: str) -> str:
   return f"{number:05}.{kind}"
 
 
-def _types(function: Callable[..., Any]) -> tuple[Any, Any]:
+def error_types(function: Callable[..., Any]) -> tuple[Any, Any]:
   """Returns the types of a function's task and result."""
   hints = get_type_hints(function)
   result = hints.pop("return")
@@ -242,7 +242,7 @@ def _read(root: str, name: str, kind: Any) -> Any:
     ) from None
 
 
-def _write_error(root: str, error: Exception) -> None:
+def write_error(root: str, error: Exception) -> None:
   name = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
   arguments = error.args
   if isinstance(error, OSError):
@@ -255,7 +255,7 @@ def _plain(value: Any) -> int | str | None:
   return value if isinstance(value, int | str | None) else str(value)
 
 
-def _read_error(root: str) -> Exception:
+def read_error(root: str) -> Exception:
   name, arguments = _read(root, _FAILED, tuple[str, list[int | str | None]])
   try:
     return _ERRORS[name](*arguments)

@@ -22,7 +22,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
 
-_HEAD = 2**16
+HEAD_BYTES = 2**16
 
 # The first bytes of formats. Text may begin with some of them, so only files
 # that are not text are compared.
@@ -150,7 +150,7 @@ def _detected(
   file: base.InputFile, opened: Any, options: records.ReadOptions
 ) -> str:
   """Returns the kind of a file whose name says text or JSON lines."""
-  head = next(byte_blocks.unpacked(file, opened, _HEAD), b"")[:_HEAD]
+  head = next(byte_blocks.unpacked(file, opened, HEAD_BYTES), b"")[:HEAD_BYTES]
   opened.seek(0)
   kind = _kind_by_content(file, head)
   if kind is None:
@@ -219,7 +219,7 @@ def _invalid_utf8(head: bytes) -> int | None:
   """Returns the offset of the first byte that is no UTF-8, or None."""
   try:
     # A character may be cut at the end of the head.
-    codecs.getincrementaldecoder("utf-8")().decode(head, len(head) < _HEAD)
+    codecs.getincrementaldecoder("utf-8")().decode(head, len(head) < HEAD_BYTES)
   except UnicodeDecodeError as error:
     return error.start
   return None

@@ -43,7 +43,7 @@ REASON = "duplicate"
 
 _HASH_BYTES = 16
 # Hashes that are sorted at once, and the most buckets: each is an open file.
-_BUCKET_HASHES = 1 << 22
+BUCKET_HASHES = 1 << 22
 _MOST_BUCKETS = 256
 # Bytes of all buckets together that are kept in memory.
 _SPILL_BYTES = 1 << 27
@@ -185,7 +185,7 @@ def _hash(document: records.Document) -> bytes:
 def compare(directory: str, keys: Sequence[str], counts: Sequence[int]) -> None:
   """Records the duplicates of groups of these numbers of documents."""
   is_dropped = np.zeros(sum(counts), np.bool_)
-  num_buckets = -(-len(is_dropped) // _BUCKET_HASHES)
+  num_buckets = -(-len(is_dropped) // BUCKET_HASHES)
   num_buckets = min(max(1, num_buckets), _MOST_BUCKETS)
   with contextlib.ExitStack() as stack:
     buckets: list[Any] = [

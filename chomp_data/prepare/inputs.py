@@ -152,7 +152,7 @@ def _objects(url: str) -> Iterator[_Match]:
   listing = (info for info in root.list() if info.name and info.name[-1] != "/")
   if count is not None:
     for info in listing:
-      if _globs(parts[count:], info.name.split("/")):
+      if expand_globs(parts[count:], info.name.split("/")):
         yield root.url(info.name), info.name, info
     return
   if objects := list(listing):
@@ -241,7 +241,7 @@ def _is_below_left_out(folder: str) -> bool:
   return any(map(_is_left_out, folder.split("/")))
 
 
-def _globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
+def expand_globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
   """Returns whether a path matches as in `glob.glob`, both split at slashes."""
   if not patterns or not names:
     return not patterns and not names
@@ -249,8 +249,8 @@ def _globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
     # A last `**` is any path, else it is any directories, or none.
     if len(patterns) == 1:
       return not any(name.startswith(".") for name in names)
-    return _globs(patterns[1:], names) or (
-      not names[0].startswith(".") and _globs(patterns, names[1:])
+    return expand_globs(patterns[1:], names) or (
+      not names[0].startswith(".") and expand_globs(patterns, names[1:])
     )
   if names[0].startswith(".") and not patterns[0].startswith("."):
     return False
@@ -258,7 +258,7 @@ def _globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
     is_same = patterns[0] == names[0]
   else:
     is_same = fnmatch.fnmatchcase(names[0], patterns[0])
-  return is_same and _globs(patterns[1:], names[1:])
+  return is_same and expand_globs(patterns[1:], names[1:])
 
 
 def _is_skipped(

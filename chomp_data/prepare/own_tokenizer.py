@@ -32,7 +32,7 @@ from chomp_data.stores import vocabulary
 # More text changes a vocabulary little, and one process reads all of it.
 TRAIN_BYTES = 2**30
 _BEGUN = "tokenizer"
-_PROGRESS_BYTES = 2**20
+PROGRESS_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _texts(
       yield text.decode() if isinstance(text, bytes) else text
       read_bytes += len(text)
       documents += 1
-      if done + read_bytes >= reported + _PROGRESS_BYTES:
+      if done + read_bytes >= reported + PROGRESS_BYTES:
         reported = done + read_bytes
         on_progress(min(reported, total), total, documents)
       if left is not None and read_bytes >= left:

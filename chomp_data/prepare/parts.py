@@ -26,7 +26,7 @@ from chomp_data.prepare.reading import base
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 
-_BATCH_TEXTS = 1_024
+BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 # Bytes are encoded in no time, and faster where they stay in a core's cache.
 _BATCH_BYTES = 2**19
@@ -155,7 +155,7 @@ def _encoded(
   ):
     batch.append(document)
     characters += len(document.text)
-    if len(batch) >= _BATCH_TEXTS or characters >= most:
+    if len(batch) >= BATCH_TEXTS or characters >= most:
       yield batch, labelled.encode(tokenizer, batch, task.options.read)
       batch, characters = [], 0
   if batch:

@@ -333,7 +333,7 @@ def _make(
   options = run.options
   encoded = _encode(run, plan)
   prepared = {**prepared, **_results(options, encoded)}
-  _assemble(run, encoded, prepared, output)
+  assemble_store(run, encoded, prepared, output)
   if options.format == options_lib.RECORDS:
     _publish_records(output, options, prepared)
   else:
@@ -628,7 +628,7 @@ def _arrays(
   )
 
 
-def _assemble(
+def assemble_store(
   run: _Run,
   encoded: _Encoded,
   prepared: Mapping[str, Any],

@@ -44,7 +44,7 @@ _COPIED_FRACTION = 2
 # Documents of a store among which untrained ones are looked for, at most.
 _CANDIDATES = 65_536
 # Rows planned at once.
-_BLOCK_ROWS = 65_536
+BLOCK_ROWS = 65_536
 
 _FIELDS = (
   "tokens",
@@ -182,7 +182,7 @@ def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
   """
   nothing = Trained(np.empty(0, np.int64), np.empty(0, np.int64), 0)
   found = dict.fromkeys(pipe.sources, nothing)
-  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
+  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
   for step in range(0, num_steps, block):
     spans = pipe.plan(step, min(block, num_steps - step)).live()
     for number, (name, seen) in enumerate(found.items()):

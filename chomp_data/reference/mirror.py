@@ -37,8 +37,8 @@ from chomp_data.stores import json_values
 COMPLETE = saved_states.COMPLETE
 
 # Objects sent or fetched at once, and the bytes of the largest.
-_TOGETHER = 8
-_BLOCK_BYTES = 32 * 2**20
+MAX_TRANSFERS = 8
+BLOCK_BYTES = 32 * 2**20
 
 # Where Orbax wrote to a bucket by itself, it says so of a whole step.
 _OF_ORBAX = "commit_success.txt"
@@ -127,7 +127,7 @@ class Mirror:
     _for_all(
       bring,
       (
-        (name, i * _BLOCK_BYTES, expected)
+        (name, i * BLOCK_BYTES, expected)
         for name, crc32c in record.files.items()
         for i, expected in enumerate(crc32c)
       ),
@@ -148,15 +148,15 @@ class Mirror:
     for name in files:
       relative_names.check(name, directory)
     crc32c: dict[str, list[int]] = {
-      name: [0] * -(-size // _BLOCK_BYTES) for name, size in files.items()
+      name: [0] * -(-size // BLOCK_BYTES) for name, size in files.items()
     }
 
     def send(block: tuple[str, int]) -> None:
       name, begin = block
       with open(directory / name, "rb") as file:
         file.seek(begin)
-        data = file.read(_BLOCK_BYTES)
-      crc32c[name][begin // _BLOCK_BYTES] = checksums.crc32c(data)
+        data = file.read(BLOCK_BYTES)
+      crc32c[name][begin // BLOCK_BYTES] = checksums.crc32c(data)
       self._place.put(_object(step, attempt, name, begin), data)
 
     _for_all(
@@ -164,7 +164,7 @@ class Mirror:
       (
         (name, begin)
         for name, size in files.items()
-        for begin in range(0, size, _BLOCK_BYTES)
+        for begin in range(0, size, BLOCK_BYTES)
       ),
     )
     record = dataclasses.asdict(_Complete(attempt, crc32c))
@@ -341,7 +341,7 @@ def _complete(names: Iterable[str]) -> set[int]:
 
 def _for_all(function: Callable[[Any], None], items: Iterator[Any]) -> None:
   """Calls a function with all of many items, several at once."""
-  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+  with futures.ThreadPoolExecutor(MAX_TRANSFERS) as pool:
     calls = [pool.submit(function, item) for item in items]
     try:
       for future in futures.as_completed(calls):

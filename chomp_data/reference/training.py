@@ -317,12 +317,12 @@ def _optimizer(
       b1=options.b1,
       b2=options.b2,
       weight_decay=options.weight_decay,
-      mask=_is_matrix,
+      mask=is_matrix,
     ),
   ), schedule
 
 
-def _is_matrix(params: Any) -> Any:
+def is_matrix(params: Any) -> Any:
   """Marks what is decayed: everything but the scales of norms."""
   return jax.tree_util.tree_map_with_path(
     lambda path, _: jax.tree_util.keystr(path[-1:]) != "['scale']", params

@@ -55,8 +55,8 @@ _SET_ASIDE = "set_aside"
 # Where process 0 tells the others; how long they wait while it lives, since it
 # may fetch several checkpoints and look through them; how often they ask.
 _TOLD = "chomp_data/checkpoint"
-_LONGEST_S = 3_600.0
-_ASKED_S = 1.0
+LONGEST_WAIT_S = 3_600.0
+ASK_INTERVAL_S = 1.0
 _numbers = itertools.count()
 
 
@@ -155,7 +155,7 @@ class Workdir:
       StoreError: If the bucket cannot be read.
       InputError: If process 0, which looks for it, dies or hangs.
     """
-    chosen = _from_first(lambda: self._choose(step, fall_back))
+    chosen = from_first_process(lambda: self._choose(step, fall_back))
     if chosen["step"] is None:
       return None
     step = int(chosen["step"])
@@ -180,7 +180,7 @@ class Workdir:
       StoreError: If the one before could not be written to its bucket.
     """
     if self._later:
-      _from_first(self._set_aside)
+      from_first_process(self._set_aside)
       self._later = []
       if self._mirror is None:
         self.manager.reload()
@@ -322,7 +322,9 @@ class Workdir:
     kept.send(step, self._local(step))
 
 
-def _from_first(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def from_first_process(
+  function: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
   """Returns what a function gives on process 0, or raises its error, on all.
 
   Raises:
@@ -354,17 +356,17 @@ def _get(client: Any, key: str, watch: watching.Watch) -> str:
   while True:
     asked = time.monotonic()
     try:
-      return client.blocking_key_value_get(key, int(_ASKED_S * 1_000))
+      return client.blocking_key_value_get(key, int(ASK_INTERVAL_S * 1_000))
     except Exception as error:
       cause = watch.cause_of(0)
-      if cause is None and asked - began > _LONGEST_S:
+      if cause is None and asked - began > LONGEST_WAIT_S:
         cause = (
-          f"process 0 has told nothing of checkpoints for {_LONGEST_S:g} s."
+          f"process 0 has told nothing of checkpoints for {LONGEST_WAIT_S:g} s."
         )
       if cause is not None:
         raise errors.InputError(cause) from error
     # Not all errors are of the time that was given.
-    time.sleep(max(0.0, asked + _ASKED_S - time.monotonic()))
+    time.sleep(max(0.0, asked + ASK_INTERVAL_S - time.monotonic()))
 
 
 def _offer(step: int, others: Sequence[int]) -> str:

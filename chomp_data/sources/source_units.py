@@ -14,7 +14,7 @@ from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 
 # A pass over this many rows takes about a second, and is reported.
-_LONG_PASS = 1_000_000
+LONG_PASS = 1_000_000
 _PASS_RATE = 1.5e6  # rows planned per second, a low estimate
 # Rows planned at once to find the longest one.
 _PLANNED_ROWS = 65_536
@@ -74,7 +74,7 @@ class SourceUnits(prefix_sums.PrefixSums):
       rows: Their number; None is an epoch.
     """
     rows = self._epoch_rows() if rows is None else rows
-    return rows > _LONG_PASS and not are_known(self._rows, self.unit)
+    return rows > LONG_PASS and not are_known(self._rows, self.unit)
 
   def _epoch_rows(self) -> int:
     return self._rows.epochs.size(self._rows.epochs.ramp)
@@ -94,7 +94,7 @@ class SourceUnits(prefix_sums.PrefixSums):
       return most
     # The offset is of another run's order. Rows of a ramp may be longer.
     end_row = self._rows.epochs.start(self._rows.epochs.ramp + 1)
-    if end_row > _LONG_PASS:
+    if end_row > LONG_PASS:
       return most
     longest = 0
     for first_row in range(0, end_row, _PLANNED_ROWS):

@@ -45,7 +45,7 @@ NAME = "writer.json"
 
 RENEW_S = 10.0
 SILENT_S = 120.0
-_LOOK_S = 1.0
+LOOK_INTERVAL_S = 1.0
 
 # The claims that this process holds.
 _held: set[str] = set()
@@ -230,7 +230,7 @@ class Claim:
       )
       until = time.monotonic() + SILENT_S
       while time.monotonic() < until:
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_INTERVAL_S)
         heartbeat.beat()
         try:
           there, now = self._place.read(NAME)

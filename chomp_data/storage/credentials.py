@@ -96,7 +96,7 @@ def _of_s3() -> Iterator[_Result]:
     "config_file": _file("AWS_CONFIG_FILE", "config"),
   }
   place = f"the profile {profile!r} of {' and '.join(files.values())}"
-  if _is_installed("boto3"):
+  if is_installed("boto3"):
     from obstore.auth import boto3 as provider
 
     place = f"boto3, which reads {place} and asks the machine's role"
@@ -185,7 +185,7 @@ def _google(place: str) -> _Result:
   A file that google-auth cannot read has no credentials: the error of the
   request then names it and the reason.
   """
-  if not _is_installed("google.auth"):
+  if not is_installed("google.auth"):
     return place, {}, None
   import google.auth
   from obstore.auth import google as provider
@@ -224,7 +224,7 @@ def _of_azure() -> Iterator[_Result]:
   if os.environ.get(variable, "").lower() in ("1", "true", "on", "yes", "y"):
     yield variable, {}, None
   yield f"{variable} (not set)", None, None
-  if _is_installed("azure.identity"):
+  if is_installed("azure.identity"):
     from obstore.auth import azure as provider
 
     try:
@@ -242,7 +242,7 @@ _SEARCHES: Mapping[str, Callable[[], Iterator[_Result]]] = {
 }
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
   try:
     return importlib.util.find_spec(module) is not None
   except ModuleNotFoundError:  # Of the package that would hold it.

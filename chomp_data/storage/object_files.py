@@ -17,7 +17,7 @@ from chomp_data.storage import storage
 RANGE = 8 * 2**20 + 2**17
 
 # What is read beyond `until` at first, and then twice as much each time.
-_BEYOND = 2**16
+HEAD_MARGIN = 2**16
 
 # What `ObjectEnds` reads of each end.
 END = 2**16
@@ -40,7 +40,7 @@ class ObjectFile(io.RawIOBase):
     self._name = name
     self._size = size
     self._until = size if until is None else until
-    self._beyond = _BEYOND
+    self._beyond = HEAD_MARGIN
     self._at = 0
 
   def readable(self) -> bool:
@@ -78,7 +78,7 @@ class ObjectFile(io.RawIOBase):
         end = min(end, self._at + self._beyond)
         self._beyond *= 2
       elif end > self._until:
-        end = min(end, self._until + _BEYOND)
+        end = min(end, self._until + HEAD_MARGIN)
       data = self._read(self._at, end)
       room[done : done + len(data)] = data
       done += len(data)

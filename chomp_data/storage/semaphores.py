@@ -21,7 +21,7 @@ import pathlib
 import re
 
 # Where Linux keeps them; elsewhere they cannot be listed.
-_DIRECTORY = pathlib.Path("/dev/shm")
+DIRECTORY = pathlib.Path("/dev/shm")
 _NAME = re.compile(r"sem\.chomp-(\d+)-(\d+)-(\d+)-.*")
 
 
@@ -35,49 +35,49 @@ def name_and_sweep() -> None:
 
 @functools.cache
 def _once(process: int) -> None:
-  began = _began(process)
+  began = start_time(process)
   if began is None:
     return
   # Not public; where it is not there names stay those of Python.
   config = getattr(multiprocessing.current_process(), "_config", {})
   if "semprefix" in config:
-    config["semprefix"] = f"/chomp-{_namespace()}-{process}-{began}"
-  removed = _sweep()
+    config["semprefix"] = f"/chomp-{pid_namespace()}-{process}-{began}"
+  removed = sweep()
   if removed:
     from absl import logging  # Not in workers, which remove nothing.
 
     logging.info("removed %d semaphores of processes that were killed", removed)
 
 
-def _sweep() -> int:
+def sweep() -> int:
   """Removes what is left of ended processes of this user; returns how many."""
   removed = 0
   try:
-    found = os.listdir(_DIRECTORY)
+    found = os.listdir(DIRECTORY)
   except OSError:
     return 0
   for name in found:
     owner = _NAME.fullmatch(name)
     # In another namespace the same number is another process.
-    if owner is None or int(owner[1]) != _namespace():
+    if owner is None or int(owner[1]) != pid_namespace():
       continue
-    if _began(int(owner[2])) == int(owner[3]):
+    if start_time(int(owner[2])) == int(owner[3]):
       continue
     try:
-      if (_DIRECTORY / name).lstat().st_uid == os.geteuid():
-        (_DIRECTORY / name).unlink()
+      if (DIRECTORY / name).lstat().st_uid == os.geteuid():
+        (DIRECTORY / name).unlink()
         removed += 1
     except OSError:
       continue  # Another process removes them, too.
   return removed
 
 
-def _namespace() -> int:
+def pid_namespace() -> int:
   """Returns the number of this process's namespace of processes."""
   return os.stat("/proc/self/ns/pid").st_ino
 
 
-def _began(process: int) -> int | None:
+def start_time(process: int) -> int | None:
   """Returns when a process began, in ticks since boot; None: it has ended."""
   try:
     text = pathlib.Path(f"/proc/{process}/stat").read_text()

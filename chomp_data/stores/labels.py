@@ -31,9 +31,9 @@ LEVELS.flags.writeable = False
 
 # Up to so many runs are kept in memory, in 17 bytes each; of more as many
 # starts, evenly spaced.
-_HELD = 1 << 20
+CACHED_RUNS = 1 << 20
 # Of even more none: picking them reads all starts once, 1 GiB of so many.
-_MOST = 1 << 27
+MAX_SAMPLED_RUNS = 1 << 27
 
 
 def weight(value: float) -> float:
@@ -314,7 +314,9 @@ class LabelRuns:
     self.levels: np.ndarray = weights
     self._trained = weights > 0
     self._path = path
-    self._stride = max(1, -(-num_runs // (_HELD if num_runs <= _MOST else 1)))
+    self._stride = max(
+      1, -(-num_runs // (CACHED_RUNS if num_runs <= MAX_SAMPLED_RUNS else 1))
+    )
     self._starts, self._levels, self._sums = starts, levels, sums
 
   @functools.cached_property

@@ -45,18 +45,18 @@ from chomp_data.stores import json_values
 from chomp_data.stores import modification_guard
 
 HEADER = "header.json"
-_JOURNAL = "journal.json"
+JOURNAL = "journal.json"
 _SCHEMA = 1
 # Up to this size an index is checked whole when it is opened; a larger one
 # page by page, at first touch.
-_CHECKED_AT_OPEN = 1 << 20
+CHECKED_AT_OPEN = 1 << 20
 _POLL_S = 0.2
 # When an unfinished index is a killed process's: nothing was written for so
 # long, and nobody has its lock. One that can be resumed stays longer.
-_ABANDONED_S = 600.0
+ABANDONED_S = 600.0
 _RESUMED_S = 7 * 86_400.0
 # How often a build writes its journal, to be resumed from.
-_KEPT_EVERY_S = 5.0
+RECORD_INTERVAL_S = 5.0
 # An array in a bucket is objects of up to this size, each sent in one request.
 OBJECT_BYTES = 2**30
 # Neighbouring pages of an array in a bucket are one request up to so many, and
@@ -376,9 +376,9 @@ def load_or_build(
   """
   key = _whole_key(name, key)
   is_remote = opening.open_storage(store_path).is_remote
-  tried = [parent / _directory(name, key) for parent in _places(store_path)]
+  tried = [parent / _directory(name, key) for parent in places(store_path)]
   for directory in tried:
-    _sweep(directory.parent)
+    sweep(directory.parent)
   arrays = _find(store_path, tried, key)
   if arrays is None and is_remote:
     remote = _remote_storage(store_path, tried[0].name)
@@ -434,7 +434,7 @@ def find(
   key = _whole_key(name, key)
   directory = _directory(name, key)
   return _find(
-    store_path, [parent / directory for parent in _places(store_path)], key
+    store_path, [parent / directory for parent in places(store_path)], key
   )
 
 
@@ -466,7 +466,7 @@ def drop(
     name: Likewise.
     key: Likewise.
   """
-  for parent in _places(store_path):
+  for parent in places(store_path):
     directory = parent / _directory(name, _whole_key(name, key))
     for path in (directory, _partial(directory)):
       # Renamed first: another process may make one of its name at any time.
@@ -494,7 +494,7 @@ def known(
     store_path: As `load_or_build` takes it.
     name: Of the indexes, as in `load_or_build`; by default any.
   """
-  *beside, cache = _places(store_path)
+  *beside, cache = places(store_path)
   for parent in (*beside, cache):
     for file in sorted(parent.glob(f"{name}-*/{HEADER}")):
       try:
@@ -512,7 +512,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
   return place.path if place.is_remote else os.path.abspath(place.path)
 
 
-def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
+def places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
   """Returns the directories that may hold indexes; the first is tried first."""
   root = os.environ.get("XDG_CACHE_HOME") or os.path.join(
     os.path.expanduser("~"), ".cache"
@@ -626,7 +626,7 @@ def _build_locked(
 
 
 @functools.cache
-def _sweep(parent: pathlib.Path) -> None:
+def sweep(parent: pathlib.Path) -> None:
   """Removes unfinished indexes of killed processes in a directory, once.
 
   A build of the same index removes or resumes its own; another config has
@@ -643,8 +643,8 @@ def _sweep(parent: pathlib.Path) -> None:
     staged = parent / name
     with contextlib.suppress(OSError, errors.StoreError):
       last = max(path.stat().st_mtime for path in (staged, *staged.iterdir()))
-      is_resumable = (staged / _JOURNAL).exists()
-      limit = _RESUMED_S if is_resumable else _ABANDONED_S
+      is_resumable = (staged / JOURNAL).exists()
+      limit = _RESUMED_S if is_resumable else ABANDONED_S
       if time.time() - last < limit:
         continue
       with publish.lock(parent / staged.name[1:].rpartition(".")[0]):
@@ -693,7 +693,7 @@ def _write(
             writers[name] = _Writer(staged / f"{name}.bin", values.dtype)
             stack.callback(writers[name].close)
           writers[name].append(values)
-        if resumes and time.monotonic() - journal_written > _KEPT_EVERY_S:
+        if resumes and time.monotonic() - journal_written > RECORD_INTERVAL_S:
           _write_journal(staged, writers)
           journal_written = time.monotonic()
     arrays = {
@@ -703,7 +703,7 @@ def _write(
     header: dict[str, Any] = {"key": key, "arrays": arrays}
     if of is not None:
       header["store"] = _absolute(of)
-    (staged / _JOURNAL).unlink(missing_ok=True)
+    (staged / JOURNAL).unlink(missing_ok=True)
     _write_header(staged, header)
     if directory.exists():
       shutil.rmtree(directory)
@@ -751,17 +751,17 @@ def _write_journal(
     name: dataclasses.asdict(_Written(writer.dtype.str, writer.size))
     for name, writer in writers.items()
   }
-  temporary = staged / f".{_JOURNAL}"
+  temporary = staged / f".{JOURNAL}"
   _write_header(staged, {"arrays": arrays}, temporary.name)
-  os.replace(temporary, staged / _JOURNAL)
+  os.replace(temporary, staged / JOURNAL)
 
 
 def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
   """Returns the writers of an interrupted build; none where it has nothing."""
   writers: dict[str, _Writer] = {}
   try:
-    header = _header(staged, _JOURNAL)
-    for name, entry in _entries(_Written, header, staged / _JOURNAL).items():
+    header = _header(staged, JOURNAL)
+    for name, entry in _entries(_Written, header, staged / JOURNAL).items():
       dtype = np.dtype(entry.dtype)
       writers[name] = _Writer(staged / f"{name}.bin", dtype, entry.size)
   except (OSError, ValueError) as error:
@@ -827,7 +827,7 @@ def _open(
       name: _array(directory / f"{name}.bin", entry, url)
       for name, entry in _entries(_Entry, header, directory / HEADER).items()
     }
-    if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:
+    if sum(array.nbytes for array in arrays.values()) <= CHECKED_AT_OPEN:
       for array in arrays.values():
         array.read()
   # A StoreError is a ValueError.

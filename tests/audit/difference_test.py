@@ -138,7 +138,7 @@ def test_the_first_step_is_that_of_a_brute_force(stores, data):
   ends = [own.num_steps or MOST for own in (a, b)]
   steps = min(MOST, max(ends))
   with mock.patch.object(
-    difference_lib, "_BLOCK_ROWS", data.draw(st.sampled_from((12, 65_536)))
+    difference_lib, "BLOCK_ROWS", data.draw(st.sampled_from((12, 65_536)))
   ):
     found = difference_lib.difference(a, b, steps)
   by_step = [

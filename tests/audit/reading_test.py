@@ -66,7 +66,7 @@ def build(data, room):
 def test_a_count_is_about_what_a_reader_fetches(
   paths, rows, shuffle, room, monkeypatch
 ):
-  monkeypatch.setattr(reading, "_GROUP_ROWS", 16)
+  monkeypatch.setattr(reading, "GROUP_ROWS", 16)
   pipe = build(run({"web": paths["web"]}, rows, shuffle), room)
   steps = pipe.num_steps
   (found,) = reading.fetched(pipe, steps).values()
@@ -89,12 +89,12 @@ def test_the_chunks_of_a_mix_are_told_by_source(paths):
 def test_a_sample_is_close_to_a_count(paths, shuffle, monkeypatch):
   data = run({"web": paths["web"]}, "sequential", shuffle, epochs=40)
   pipe = build(data, 40)
-  monkeypatch.setattr(reading, "_GROUP_ROWS", 64)
+  monkeypatch.setattr(reading, "GROUP_ROWS", 64)
   counted = reading.fetched(pipe, pipe.num_steps)["web"]
   assert counted.how == "counted"
-  monkeypatch.setattr(reading, "_MOST_ROWS", 100)
-  monkeypatch.setattr(reading, "_STRETCH_ROWS", 256)
-  monkeypatch.setattr(reading, "_MOST_WINDOW", 512)
+  monkeypatch.setattr(reading, "MAX_ROWS", 100)
+  monkeypatch.setattr(reading, "STRETCH_ROWS", 256)
+  monkeypatch.setattr(reading, "MAX_WINDOW", 512)
   sampled = reading.fetched(pipe, pipe.num_steps)["web"]
   assert sampled.how == "sampled"
   for name in ("chunks", "requests", "bytes"):

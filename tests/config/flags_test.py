@@ -66,7 +66,7 @@ def accepted_by(rule):
     "((0, {'own': 1}),)", "{'datasets': [{'spec': 'own'}]}",
     *(c.strip("' ") for c in rule.text.removeprefix("one of ").split(",")),
   ):  # fmt: skip
-    for value in flags._readings(text):
+    for value in flags.readings(text):
       try:
         rule.convert(value)
       except (TypeError, ValueError, OverflowError):

@@ -40,7 +40,7 @@ from tests.docs import inputs
 from tests.docs import pages
 from tests.remote import conftest
 
-_s3 = conftest._s3
+s3_server = conftest.s3_server
 s3_bucket = conftest.s3_bucket
 
 # Page, or None for all, how commands begin, why they are not run.

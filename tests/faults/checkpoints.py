@@ -22,7 +22,9 @@ from tests.reference import workdir_test
 
 @contextlib.contextmanager
 def _without_sums() -> Iterator[None]:
-  with mock.patch.object(checkpoint_sums, "_compared", return_value=iter(())):
+  with mock.patch.object(
+    checkpoint_sums, "compare_files", return_value=iter(())
+  ):
     yield
 
 

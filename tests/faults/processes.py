@@ -79,7 +79,7 @@ def _without_watch() -> Iterator[None]:
     return get(self, step, math.inf, check)
 
   with (
-    mock.patch.object(reader, "_DEAD_WORKER_GRACE_S", math.inf),
+    mock.patch.object(reader, "DEAD_WORKER_GRACE_S", math.inf),
     mock.patch.object(reader.Reader, "get", waits),
   ):
     yield
@@ -289,7 +289,7 @@ def disagreements(
   def case(change: dict[str, Any], which: int) -> str:
     own = [_data(store), _data(store)]
     own[which] = {**own[which], **change}
-    pair = processes._Set(2, 1)
+    pair = processes.ProcessSet(2, 1)
     try:
       found = pair.call(
         f"{__name__}:compare",

@@ -25,7 +25,7 @@ from tests.loading import state_test
 def _unchecked() -> Iterator[None]:
   """No digest, no fingerprint, no accounts: each finds most of it alone."""
   with (
-    mock.patch.object(state_lib, "_digest_of", return_value="0" * 64),
+    mock.patch.object(state_lib, "digest_of", return_value="0" * 64),
     mock.patch.object(state_lib, "located", return_value=[]),
     mock.patch.object(accounts.Accounts, "restore", return_value=[]),
   ):

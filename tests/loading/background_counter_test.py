@@ -184,7 +184,7 @@ def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
   own = data.draw(st.booleans(), "read by this process")
   with pytest.MonkeyPatch.context() as patch:
     cached = data.draw(st.sampled_from([4, 99]))
-    patch.setattr(ledger_lib, "_CACHED_STEPS", cached)
+    patch.setattr(ledger_lib, "CACHED_STEPS", cached)
     if not own:
       patch.setattr(batches.BatchSource, "count_into", lambda *_: False)
     with iterators.make_iterator(config, step=data.draw(steps, "begin")) as it:

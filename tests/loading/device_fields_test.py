@@ -293,7 +293,7 @@ def test_a_transform_on_the_host_has_fields_made_there_and_says_so(
   host, made = (
     config(corpora, device_fields=own) for own in ("never", "always")
   )
-  device_fields._tell.cache_clear()
+  device_fields.warn_once.cache_clear()
   wanted = batches(host, operations=[Doubled()])
   with caplog.at_level(std_logging.WARNING, logger="absl"):
     for _ in range(2):
@@ -308,7 +308,7 @@ def test_a_format_of_others_is_made_on_the_host(corpora, monkeypatch, caplog):
     pass
 
   monkeypatch.setitem(formats.FORMATS, "own", formats.Format(Own))
-  device_fields._tell.cache_clear()
+  device_fields.warn_once.cache_clear()
   made = config(corpora, device_fields="always", batch_format="own")
   with caplog.at_level(std_logging.WARNING, logger="absl"):
     same(batches(made), batches({**made, "device_fields": "never"}))
@@ -326,7 +326,7 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
 
   assert not on_devices(device_fields="auto")
   # As if the CPU devices were accelerators.
-  monkeypatch.setattr(device_fields, "_on_accelerators", lambda sharding: True)
+  monkeypatch.setattr(device_fields, "on_accelerators", lambda sharding: True)
   assert on_devices(device_fields="auto")
   assert not on_devices()
 

@@ -54,7 +54,7 @@ def test_a_state_is_json_with_what_each_worker_saw_last():
 
 
 class Seen:
-  """An operation as `workers._LastOperation` is one."""
+  """An operation as `workers.LastOperation` is one."""
 
   def __call__(self, records):
     for record in records:
@@ -64,7 +64,7 @@ class Seen:
 
 
 def test_an_operation_takes_records_and_may_change_what_they_hold():
-  """Else make `workers._LastOperation` what Grain takes instead."""
+  """Else make `workers.LastOperation` what Grain takes instead."""
   assert list(loader(operations=[Seen()]))[:3] == [(0, 0), (1, 1), (2, 2)]
 
 

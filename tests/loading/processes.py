@@ -27,7 +27,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _ANSWER = "answer: "
 
 
-class _Set:
+class ProcessSet:
   """Processes of one JAX runtime, with so many CPU devices each."""
 
   def __init__(self, count: int, num_devices: int):
@@ -81,7 +81,7 @@ class _Set:
     self._log.close()
 
 
-_SETS: dict[tuple[int, int], _Set] = {}
+_SETS: dict[tuple[int, int], ProcessSet] = {}
 
 
 @atexit.register
@@ -113,7 +113,7 @@ def call(
   """
   key = len(arguments), num_devices
   if key not in _SETS:
-    _SETS[key] = _Set(*key)
+    _SETS[key] = ProcessSet(*key)
   try:
     return _SETS[key].call(function, arguments, timeout_s)
   except BaseException:

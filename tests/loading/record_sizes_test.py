@@ -125,13 +125,13 @@ def pipe(request, kinds):
 
 @pytest.fixture(autouse=True)
 def any_time(monkeypatch):
-  monkeypatch.setattr(step_records, "_RECORD_S", 1e9)
+  monkeypatch.setattr(step_records, "RECORD_S", 1e9)
 
 
 @pytest.fixture
 def sized(monkeypatch):
   """Sets the most steps of a record."""
-  return lambda size: monkeypatch.setattr(batches, "_READ_STEPS", size)
+  return lambda size: monkeypatch.setattr(batches, "READ_STEPS", size)
 
 
 def steps_of(pipe):

@@ -107,9 +107,9 @@ def test_the_next_run_removes_what_a_killed_group_left(start):
 def test_only_semaphores_of_ended_processes_of_this_user_are_removed(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(semaphores, "_DIRECTORY", tmp_path)
-  space, own = semaphores._namespace(), os.getpid()
-  began = semaphores._began(own)
+  monkeypatch.setattr(semaphores, "DIRECTORY", tmp_path)
+  space, own = semaphores.pid_namespace(), os.getpid()
+  began = semaphores.start_time(own)
   dead = subprocess.Popen(["true"])
   dead.wait()
   kept = [
@@ -134,14 +134,14 @@ def test_only_semaphores_of_ended_processes_of_this_user_are_removed(
     kept.append(of_another)
   else:
     gone.append(of_another)
-  assert semaphores._sweep() == len(gone)
+  assert semaphores.sweep() == len(gone)
   assert sorted(os.listdir(tmp_path)) == sorted(kept)
 
 
 def test_a_process_that_has_not_been_waited_for_has_ended():
   child = subprocess.Popen(["true"])
   until = time.monotonic() + 20
-  while semaphores._began(child.pid) is not None:
+  while semaphores.start_time(child.pid) is not None:
     assert time.monotonic() < until
   child.wait()
 
@@ -162,4 +162,4 @@ def test_prepare_with_processes_names_its_semaphores(tmp_path):
   done = subprocess.run(
     [sys.executable, str(script)], capture_output=True, text=True, check=True
   )
-  assert done.stdout.startswith(f"/chomp-{semaphores._namespace()}-")
+  assert done.stdout.startswith(f"/chomp-{semaphores.pid_namespace()}-")

@@ -40,7 +40,7 @@ def test_a_worker_that_ends_before_its_first_batch_leaves_the_turn(tmp_path):
     pytest.raises(feed.InputError, match="ended by itself with exit code 0"),
   ):
     next(broken)
-  assert reader._starting.acquire(timeout=5)
-  reader._starting.release()
+  assert reader.starting.acquire(timeout=5)
+  reader.starting.release()
   with iterators.make_iterator(data) as it:
     assert next(it)["tokens"].shape == (2, 16)

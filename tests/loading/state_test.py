@@ -373,9 +373,9 @@ def test_shares_are_worked_out_only_of_stages_that_differ(monkeypatch):
   saved = changed(RECORD, "mix.stages", {**stages, "0": {"a": "1"}})
   other = changed(saved, "mix.stages.90.c", "3/2")
   worked_out = []
-  of = state_lib._Weights.of
+  of = state_lib.WeightsText.of
   monkeypatch.setattr(
-    state_lib._Weights, "of", lambda own: worked_out.append(own) or of(own)
+    state_lib.WeightsText, "of", lambda own: worked_out.append(own) or of(own)
   )
   assert not state_lib.differences(saved, saved)
   assert not worked_out

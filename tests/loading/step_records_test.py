@@ -69,7 +69,7 @@ class Source:
 
 @pytest.fixture(autouse=True)
 def any_time(monkeypatch):
-  monkeypatch.setattr(step_records, "_RECORD_S", 1e9)
+  monkeypatch.setattr(step_records, "RECORD_S", 1e9)
 
 
 COUNTED = (Counted(),)
@@ -118,7 +118,7 @@ def test_records_hold_what_is_ready_in_some_time(monkeypatch):
       now[0] += 40 if 5 <= element["step"] < 9 else 2
       return element
 
-  monkeypatch.setattr(step_records, "_RECORD_S", 10)
+  monkeypatch.setattr(step_records, "RECORD_S", 10)
   monkeypatch.setattr(step_records.time, "perf_counter", lambda: now[0])
   source = Source(8)
   found = feed.data_loader(source, operations=[Slow()])

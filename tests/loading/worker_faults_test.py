@@ -184,7 +184,7 @@ def test_a_batch_that_cannot_be_pickled_is_an_error_and_not_dropped():
   board = handover.Board(1)
   source = types.SimpleNamespace(reads=reads.Reads({}))
   worker = pickle.loads(pickle.dumps(board))
-  batches = workers._LastOperation(source, worker, None)(records())
+  batches = workers.LastOperation(source, worker, None)(records())
   next(batches)
   assert board.take(next(batches).data) == {"field": "a word"}
   with pytest.raises(TypeError, match="generator"):

@@ -113,7 +113,7 @@ def test_it_does_so_however_little_is_walked_and_in_any_order(
   random.shuffle(positions)
   with pytest.MonkeyPatch.context() as patch:
     # Nearly every row is then found by a search for its level.
-    patch.setattr(least_consumed, "_WALK", walk)
+    patch.setattr(least_consumed, "WALK", walk)
     patch.setattr(interleave, "BLOCK", block)
     mix = greedy.closed_form(case)
     assert located(mix, positions) == [taken[p] for p in positions]

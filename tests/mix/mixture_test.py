@@ -294,7 +294,7 @@ def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
     with pytest.MonkeyPatch.context() as patch:
       # Several blocks of positions a run.
       patch.setattr(interleave, "BLOCK", 64)
-      patch.setattr(least_consumed, "_WALK", 16)
+      patch.setattr(least_consumed, "WALK", 16)
       check_equals_greedy(data)
   except schema.ConfigError as error:
     # Runs that end before a batch.
@@ -777,7 +777,7 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
 def test_token_balance_over_a_full_shuffle_is_said_with_its_cost(
   paths, monkeypatch, caplog
 ):
-  monkeypatch.setattr(source_units, "_LONG_PASS", 5)
+  monkeypatch.setattr(source_units, "LONG_PASS", 5)
   shuffles = {name: {"kind": "full"} for name in SOURCES}
 
   def warnings(names, **mix):
@@ -911,7 +911,7 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
 def test_building_does_not_sum_a_long_run_to_say_what_repeats(
   paths, monkeypatch
 ):
-  monkeypatch.setattr(source_units, "_LONG_PASS", 5)
+  monkeypatch.setattr(source_units, "LONG_PASS", 5)
   planned, plan = [], sequential.SequentialSource.plan
 
   def counted(self, rows):

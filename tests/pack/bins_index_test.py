@@ -160,7 +160,7 @@ def test_a_damaged_index_is_built_again(make_store, windows_packed, name):
 
 
 def test_a_large_index_is_checked_where_it_is_read(make_store, monkeypatch):
-  monkeypatch.setattr(side_index, "_CHECKED_AT_OPEN", 0)
+  monkeypatch.setattr(side_index, "CHECKED_AT_OPEN", 0)
   store = make_store(packed.documents_of(LENGTHS))
   make(store)
   file = index_of(store) / "bins.bin"
@@ -265,7 +265,7 @@ def test_a_packing_of_other_exact_rows_is_refused(
 def in_threads(monkeypatch, count):
   """Lets so many threads pack two windows each, however few there are."""
   monkeypatch.setattr(window_packing, "COMPILED_DOCUMENTS", 0)
-  monkeypatch.setattr(window_packing, "_WINDOWS", 2)
+  monkeypatch.setattr(window_packing, "WINDOWS", 2)
   monkeypatch.setattr(window_packing, "num_threads", lambda: count)
 
 
@@ -312,7 +312,7 @@ def test_an_interrupted_packing_goes_on(
   in_threads(monkeypatch, threads)
   # Every second time it is asked, so that the last part is not kept.
   clock = iter(range(10**6))
-  monkeypatch.setattr(side_index, "_KEPT_EVERY_S", 1)
+  monkeypatch.setattr(side_index, "RECORD_INTERVAL_S", 1)
   monkeypatch.setattr(side_index.time, "monotonic", lambda: next(clock))
   first_fit = packing.first_fit_decreasing
 

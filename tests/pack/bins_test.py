@@ -594,7 +594,7 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
     return first_fit(*args, **kwargs)
 
   monkeypatch.setattr(packing, "first_fit_decreasing", waits)
-  monkeypatch.setattr(window_packing, "_WINDOWS", 1)
+  monkeypatch.setattr(window_packing, "WINDOWS", 1)
   # What a reader's thread starts is stopped with it.
   reader = background.Thread(
     lambda: (source.background.request(1), stopped.wait(30)), "reader"

@@ -170,7 +170,7 @@ PASSED_OVER = {
 def test_what_is_passed_over_is_what_rows_of_plans_hold(
   path, rows, shuffle, monkeypatch
 ):
-  monkeypatch.setattr(token_sums, "_MANY_ROWS", 31)
+  monkeypatch.setattr(token_sums, "MANY_ROWS", 31)
   pipe = build(path, PASSED_OVER[rows], shuffle)
   source = pipe.run_plan.ordered["text"]
   steps = 3 * source.epochs.size(source.epochs.ramp) // BATCH + 20
@@ -244,7 +244,7 @@ def test_what_takes_minutes_to_count_is_told_by_no_state(
 ):
   rows = PASSED_OVER[rows]
   whole = build(path, rows, "none").accounts
-  monkeypatch.setattr(totals, "_MAX_STATE_ROWS", 80 * BATCH)
+  monkeypatch.setattr(totals, "MAX_STATE_ROWS", 80 * BATCH)
   pipe = build(path, rows, "none")
   own = Counted(pipe)
   told = pipe.accounts.record(80)["accounts"]["text"]
@@ -274,7 +274,7 @@ def with_certificate(state, other):
 def test_states_after_a_seek_tell_the_same_at_once_and_later(
   path, own, monkeypatch
 ):
-  monkeypatch.setattr(totals, "_MAX_STATE_ROWS", 80 * BATCH)
+  monkeypatch.setattr(totals, "MAX_STATE_ROWS", 80 * BATCH)
   if not own:
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   for rows in PASSED_OVER.values():

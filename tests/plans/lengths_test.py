@@ -385,7 +385,7 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
 
   wanted = pipeline.build(text)
   monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
-  monkeypatch.setattr(piece_index, "_PASS_DOCUMENTS", 7)
+  monkeypatch.setattr(piece_index, "PASS_DOCUMENTS", 7)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   for _ in range(2):
     pipe = pipeline.build(text)

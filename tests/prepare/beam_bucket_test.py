@@ -27,7 +27,7 @@ from chomp_data.stores import base as store_base
 from tests.prepare import beam_test
 from tests.remote import conftest
 
-_gcs = conftest._gcs
+gcs_server = conftest.gcs_server
 gs_bucket = conftest.gs_bucket
 ROOT = pathlib.Path(__file__).parents[2]
 

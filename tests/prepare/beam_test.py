@@ -114,13 +114,13 @@ def test_a_run_of_one_engine_goes_on_with_another(lines, tmp_path, monkeypatch):
     raise RuntimeError("stopped before the parts are joined")
 
   with monkeypatch.context() as patch:
-    patch.setattr(run, "_assemble", stop)
+    patch.setattr(run, "assemble_store", stop)
     with pytest.raises(RuntimeError, match="stopped"):
       make(tmp_path / "out", lines, engine="beam")
   parts = tmp_path / "out.partial" / "parts"
   before = {file: file.stat().st_mtime_ns for file in parts.iterdir()}
   with monkeypatch.context() as patch:
-    patch.setattr(run, "_assemble", stop)
+    patch.setattr(run, "assemble_store", stop)
     with pytest.raises(RuntimeError, match="stopped"):
       make(tmp_path / "out", lines)
   assert {file: file.stat().st_mtime_ns for file in parts.iterdir()} == before
@@ -161,10 +161,10 @@ def test_a_pickle_in_the_work_folder_is_never_run(tmp_path):
   beam_engine.call(0, input_plan.count_records, root)
   assert not canary.exists()
   with pytest.raises(errors.PrepareError, match=r"00000\.tasks must be as"):
-    raise beam_engine._read_error(root)
+    raise beam_engine.read_error(root)
   scratch.storage_at(root).put("failed", pickle.dumps(Canary(canary)))
   with pytest.raises(errors.PrepareError, match="failed must be as"):
-    raise beam_engine._read_error(root)
+    raise beam_engine.read_error(root)
   assert not canary.exists()
 
 
@@ -195,8 +195,8 @@ def test_the_process_that_waits_runs_no_pickle(tmp_path):
   ],
 )
 def test_errors_of_workers_reach_the_process_that_waits(tmp_path, error):
-  beam_engine._write_error(str(tmp_path), error)
-  back = beam_engine._read_error(str(tmp_path))
+  beam_engine.write_error(str(tmp_path), error)
+  back = beam_engine.read_error(str(tmp_path))
   assert type(back) is type(error)
   assert vars(back) == vars(error)
   if error.args[0] != "no number":
@@ -259,7 +259,7 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
 def test_tasks_and_results_are_the_same_after_their_file(
   function, task, result
 ):
-  task_type, result_type = beam_engine._types(function)
+  task_type, result_type = beam_engine.error_types(function)
   for kind, value in ((task_type, task), (result_type, result)):
     back = json_values.parse(kind, json_values.encode(value), "it")
     assert back == value

@@ -178,7 +178,7 @@ def test_a_store_of_ours_is_no_text(tmp_path):
   assert any("tokens/c" in error for error in refused)
 
 
-@pytest.mark.parametrize("offset", [0, 3, detect._HEAD - 2])
+@pytest.mark.parametrize("offset", [0, 3, detect.HEAD_BYTES - 2])
 def test_a_byte_that_is_no_utf8_is_named_by_its_offset(tmp_path, offset):
   (tmp_path / "x.txt").write_bytes(b"a" * offset + b"\xe9" + b"bc" * 9)
   _, (error,) = sort_out(tmp_path)
@@ -188,7 +188,7 @@ def test_a_byte_that_is_no_utf8_is_named_by_its_offset(tmp_path, offset):
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_character_across_the_end_of_the_head_is_text(tmp_path, cut):
-  text = "a" * (detect._HEAD - cut) + "🎉 and more"
+  text = "a" * (detect.HEAD_BYTES - cut) + "🎉 and more"
   (tmp_path / "x.txt").write_text(text, encoding="utf-8")
   assert sort_out(tmp_path) == (["x.txt"], [])
 
@@ -207,7 +207,7 @@ def test_a_character_that_the_end_of_a_file_cuts_is_no_text(tmp_path):
     '\ufeff{"text": "a"}\n',
     '{"text": "damaged\n{"text": "b"}\n',
     '{"text": "damaged',
-    '{"text": "' + "long " * detect._HEAD + '"}\n{}',
+    '{"text": "' + "long " * detect.HEAD_BYTES + '"}\n{}',
     "",
     "null",
   ],

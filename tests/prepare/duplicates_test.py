@@ -60,8 +60,8 @@ def test_the_first_of_each_text_is_kept(
         expected.append(f"{i}.jsonl:{line}")
       count += bool(text) and text in seen
       seen.add(text)
-  before = duplicates._BUCKET_HASHES
-  duplicates._BUCKET_HASHES = bucket_hashes
+  before = duplicates.BUCKET_HASHES
+  duplicates.BUCKET_HASHES = bucket_hashes
   try:
     store, _ = run.prepare(
       run.Options(
@@ -72,7 +72,7 @@ def test_the_first_of_each_text_is_kept(
       )
     )
   finally:
-    duplicates._BUCKET_HASHES = before
+    duplicates.BUCKET_HASHES = before
   assert ids(store) == expected
   reasons = store.manifest.prepared["skipped"]["reasons"]
   assert reasons == ({"duplicate": count} if count else {})

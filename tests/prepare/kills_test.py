@@ -135,11 +135,11 @@ def soak(tmp_path, kills, seed=0):
       # Never less than it takes to begin: those find nothing to spoil.
       process.wait(seconds * rng.uniform(0.2, 1.0))
     except subprocess.TimeoutExpired:
-      children = run_test._children(process.pid)
+      children = run_test.child_processes(process.pid)
       process.kill()
       process.wait()
     assert process.returncode in (0, -signal.SIGKILL)
-    assert run_test._wait_for(lambda c=children: run_test._all_gone(c), 10)
+    assert run_test.wait_for(lambda c=children: run_test.all_ended(c), 10)
     if out.exists():
       assert run_test.digest(out) == wanted
     if process.returncode:

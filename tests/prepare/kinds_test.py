@@ -343,7 +343,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, kind):
 def test_a_file_that_is_cut_while_it_is_read_is_an_error(
   tmp_path, kind, monkeypatch
 ):
-  monkeypatch.setattr(tables, "_MOST_ROWS", 1)
+  monkeypatch.setattr(tables, "MAX_ROWS", 1)
   texts = [(f"{i}", f"{i} " * 200) for i in range(1_200)]
   path = KINDS[kind](tmp_path, texts)
   (piece, *_) = pieces_of(path)

@@ -57,7 +57,7 @@ def test_each_document_keeps_its_value(lines, prepare, workers, shard_bytes):
 
 
 def test_many_documents_keep_theirs_across_batches(lines, prepare, monkeypatch):
-  monkeypatch.setattr(parts, "_BATCH_TEXTS", 3)
+  monkeypatch.setattr(parts, "BATCH_TEXTS", 3)
   records = [{"text": "x" * (i % 5), "n": i} for i in range(40)]
   store, _ = prepare(lines(*records), meta_key="n")
   assert kept(store) == [str(i) for i in range(40) if i % 5]

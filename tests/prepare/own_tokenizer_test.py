@@ -83,7 +83,7 @@ def test_the_same_inputs_give_the_same_tokenizer(
 
 
 def test_training_tells_how_far_it_is(lines, tmp_path, monkeypatch):
-  monkeypatch.setattr(own_tokenizer, "_PROGRESS_BYTES", 1_000)
+  monkeypatch.setattr(own_tokenizer, "PROGRESS_BYTES", 1_000)
   told = []
   options = run.Options((str(lines),), str(tmp_path / "out"), train=BPE)
   run.prepare(options, told.append)

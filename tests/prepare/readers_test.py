@@ -163,11 +163,11 @@ def test_most_lines_are_read_faster_and_alike(
   text = json.dumps({"text": value}, ensure_ascii=is_ascii)
   line = (before + text + after).encode("utf-8", "surrogatepass")
   line = line[: len(line) - cut]
-  fast = json_lines._fast(line)
+  fast = json_lines.fast_record(line)
   if not (before or after or cut):
     assert fast is not None
   try:
-    record = json_lines._record(line, 2, "x:2", OPTIONS)
+    record = json_lines.parsed_record(line, 2, "x:2", OPTIONS)
   except errors.BadInput:
     assert fast is None
   else:

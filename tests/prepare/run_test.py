@@ -245,7 +245,7 @@ def test_a_run_that_skips_goes_on_and_has_nothing_to_do(
     raise RuntimeError("stopped before the parts are joined")
 
   with monkeypatch.context() as patch:
-    patch.setattr(run, "_assemble", stop)
+    patch.setattr(run, "assemble_store", stop)
     with pytest.raises(RuntimeError, match="stopped"):
       prepare(corpus, on_error="skip")
   monkeypatch.setattr(parts, "make_part", None)
@@ -342,7 +342,7 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
       lambda d: d + b"\0",
     ):
       with monkeypatch.context() as patch:
-        patch.setattr(run, "_assemble", stop)
+        patch.setattr(run, "assemble_store", stop)
         with pytest.raises(RuntimeError, match="stopped"):
           prepare(corpus)
       files = sorted(directory.glob(pattern))
@@ -377,7 +377,7 @@ def test_the_second_of_two_runs_is_refused(corpus, prepare, tmp_path):
     prepare(corpus)
 
 
-def _children(pid):
+def child_processes(pid):
   try:
     text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
   except OSError:
@@ -419,28 +419,28 @@ def test_a_killed_run_leaves_no_worker_and_goes_on(tmp_path, kills):
   def reached(process, num_parts):
     # Two workers, and multiprocessing's own tracker.
     return process.poll() is not None or (
-      len(_children(process.pid)) >= 3
+      len(child_processes(process.pid)) >= 3
       and len(list(parts_made.glob("*.json"))) >= num_parts
     )
 
   subprocess.run(command("clean"), check=True)
   for num_parts in kills:
     process = subprocess.Popen(command("out"))
-    assert _wait_for(functools.partial(reached, process, num_parts), 60)
-    children = _children(process.pid)
+    assert wait_for(functools.partial(reached, process, num_parts), 60)
+    children = child_processes(process.pid)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "it was done before it was killed"
-    assert _wait_for(functools.partial(_all_gone, children), 5)
+    assert wait_for(functools.partial(all_ended, children), 5)
   subprocess.run(command("out"), check=True)
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
   assert not (tmp_path / "out.partial").exists()
 
 
-def _all_gone(pids):
+def all_ended(pids):
   return not any(map(_alive, pids))
 
 
-def _wait_for(condition, seconds):
+def wait_for(condition, seconds):
   deadline = time.monotonic() + seconds
   while not condition() and time.monotonic() < deadline:
     time.sleep(0.002)
@@ -498,7 +498,7 @@ def test_progress_is_told_from_within_a_task(workers):
 
 
 def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
-  monkeypatch.setattr(parts, "_BATCH_TEXTS", 10)
+  monkeypatch.setattr(parts, "BATCH_TEXTS", 10)
   lines = '{"text": "some words that are read"}\n' * 200
   (tmp_path / "one.jsonl").write_text(lines)
   seen = []

@@ -74,7 +74,7 @@ def test_what_was_trained_does_not_depend_on_how_many_rows_are_planned_at_once(
 ):
   pipe = _pipe(store_path)
   whole = evaluation.trained(pipe, 20)["text"]
-  monkeypatch.setattr(evaluation, "_BLOCK_ROWS", 24)
+  monkeypatch.setattr(evaluation, "BLOCK_ROWS", 24)
   blocks = evaluation.trained(pipe, 20)["text"]
   np.testing.assert_array_equal(blocks.documents, whole.documents)
   np.testing.assert_array_equal(blocks.columns, whole.columns)

@@ -193,7 +193,7 @@ def test_the_learning_rate_warms_up_and_falls_along_a_cosine(trainer):
 
 
 def test_weight_decay_leaves_the_scales_of_norms_alone(trainer):
-  decayed = training._is_matrix(trainer.init(0).params)
+  decayed = training.is_matrix(trainer.init(0).params)
   for path, flag in jax.tree_util.tree_leaves_with_path(decayed):
     assert flag == ("scale" not in jax.tree_util.keystr(path))
 

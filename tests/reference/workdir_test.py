@@ -274,7 +274,7 @@ def test_a_first_process_that_died_is_told_soon(monkeypatch):
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   began = time.monotonic()
   with pytest.raises(errors.InputError, match="process 0 died"):
-    workdir._from_first(dict)
+    workdir.from_first_process(dict)
   assert time.monotonic() - began < 5
 
 
@@ -292,10 +292,10 @@ def test_a_first_process_that_lives_is_waited_for(monkeypatch):
   monkeypatch.setattr(watching, "client", lambda: client)
   monkeypatch.setattr(watching, "this_process", lambda: watch)
   monkeypatch.setattr(jax, "process_index", lambda: 1)
-  monkeypatch.setattr(workdir, "_ASKED_S", 0.01)
-  assert workdir._from_first(dict) == {"step": 7}
-  monkeypatch.setattr(workdir, "_LONGEST_S", 0.1)
+  monkeypatch.setattr(workdir, "ASK_INTERVAL_S", 0.01)
+  assert workdir.from_first_process(dict) == {"step": 7}
+  monkeypatch.setattr(workdir, "LONGEST_WAIT_S", 0.1)
   asked.clear()
   client.blocking_key_value_get = lambda *_: get("never", asked.clear())
   with pytest.raises(errors.InputError, match=r"for 0\.1 s"):
-    workdir._from_first(dict)
+    workdir.from_first_process(dict)

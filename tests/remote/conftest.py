@@ -12,7 +12,7 @@ from tests.remote import servers
 
 
 @pytest.fixture(scope="session")
-def _s3():
+def s3_server():
   if servers.moto_server() is None:
     pytest.skip("moto is not installed: see `make .venv-moto/bin/moto_server`")
   with servers.s3() as proxy:
@@ -20,7 +20,7 @@ def _s3():
 
 
 @pytest.fixture(scope="session")
-def _gcs():
+def gcs_server():
   with servers.gcs() as proxy:
     yield proxy
 
@@ -32,17 +32,17 @@ def _azure():
 
 
 @pytest.fixture
-def s3_bucket(_s3, monkeypatch):
+def s3_bucket(s3_server, monkeypatch):
   """A proxy before S3; `s3_bucket.root` is a URL where nothing is yet."""
-  yield _reachable(_s3, monkeypatch, "s3")
-  _s3.clear()
+  yield _reachable(s3_server, monkeypatch, "s3")
+  s3_server.clear()
 
 
 @pytest.fixture
-def gs_bucket(_gcs, monkeypatch):
+def gs_bucket(gcs_server, monkeypatch):
   """As `s3_bucket`, of GCS."""
-  yield _reachable(_gcs, monkeypatch, "gs")
-  _gcs.clear()
+  yield _reachable(gcs_server, monkeypatch, "gs")
+  gcs_server.clear()
 
 
 @pytest.fixture

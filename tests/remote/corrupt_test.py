@@ -135,7 +135,7 @@ def state(root, directory):
   opening.open_storage(root).put("checkpoints/3/complete.json", b"{}")
 
   def read(unused):
-    saved_states._state_in_bucket.cache_clear()
+    saved_states.state_in_bucket.cache_clear()
     return saved_states.find(root)
 
   return read

@@ -43,7 +43,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def alone(monkeypatch):
   """No library of a cloud provider is installed."""
-  monkeypatch.setattr(credentials, "_is_installed", lambda module: False)
+  monkeypatch.setattr(credentials, "is_installed", lambda module: False)
 
 
 def write_profile(home, text):

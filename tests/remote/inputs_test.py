@@ -151,7 +151,7 @@ def test_globs_are_those_of_files(tmp_path):
         for path in glob.iglob(f"{tmp_path}/{pattern}", recursive=True)
         if os.path.isfile(path)
       }
-      found = {n for n in NAMES if inputs._globs(own, n.split("/"))}
+      found = {n for n in NAMES if inputs.expand_globs(own, n.split("/"))}
       assert found == wanted, pattern
 
 
@@ -202,7 +202,7 @@ def test_sizes_and_versions_of_objects_are_found(bucket):
 
 def test_a_file_over_ranges_reads_as_one(bucket, monkeypatch):
   monkeypatch.setattr(object_files, "RANGE", 1_000)
-  monkeypatch.setattr(object_files, "_BEYOND", 16)
+  monkeypatch.setattr(object_files, "HEAD_MARGIN", 16)
   data = random.Random(0).randbytes(5_000)
   storage = opening.open_storage(bucket.root)
   storage.put("data", data)
@@ -226,7 +226,7 @@ def test_a_file_over_ranges_reads_as_one(bucket, monkeypatch):
 
 def test_pieces_of_lines_are_read_by_few_ranges(bucket, tmp_path, monkeypatch):
   monkeypatch.setattr(object_files, "RANGE", 2**14 + 2**10)
-  monkeypatch.setattr(object_files, "_BEYOND", 2**9)
+  monkeypatch.setattr(object_files, "HEAD_MARGIN", 2**9)
   lines = "".join(f'{{"text": "line {i}"}}\n' for i in range(20_000))
   opening.open_storage(bucket.root).put("x.jsonl", lines.encode())
   pieces = corpora.pieces(f"{bucket.root}/x.jsonl", 2**16)

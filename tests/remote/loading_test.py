@@ -208,7 +208,7 @@ def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
   gs_bucket, tmp_path, monkeypatch
 ):
   # Of as many runs as would not be kept in memory.
-  monkeypatch.setattr(labels_lib, "_HELD", 8)
+  monkeypatch.setattr(labels_lib, "CACHED_RUNS", 8)
   rng = np.random.default_rng(0)
   documents = [rng.integers(3, 250, 400) for _ in range(40)]
   testing_stores.make_store(

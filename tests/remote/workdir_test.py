@@ -52,7 +52,7 @@ def verified_run(root):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-  monkeypatch.setattr(mirror, "_BLOCK_BYTES", 10)
+  monkeypatch.setattr(mirror, "BLOCK_BYTES", 10)
 
 
 def content(step):
@@ -282,8 +282,8 @@ def send_until(url, step, directory, environment, nth):
     return call(self, *args)
 
   requests.Retries.call = dying
-  mirror._BLOCK_BYTES = 10
-  mirror._TOGETHER = 2
+  mirror.BLOCK_BYTES = 10
+  mirror.MAX_TRANSFERS = 2
   mirror.Mirror(url, keep=1).send(step, directory)
 
 

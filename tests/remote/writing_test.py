@@ -216,7 +216,7 @@ import pathlib, sys
 from chomp_data import errors
 from chomp_data.storage import claims
 from chomp_data.stores.zarr import destination
-claims.RENEW_S, claims.SILENT_S, claims._LOOK_S = 0.2, 3.0, 0.05
+claims.RENEW_S, claims.SILENT_S, claims.LOOK_INTERVAL_S = 0.2, 3.0, 0.05
 path, url, overwrite = sys.argv[1:]
 target = destination.open_destination(url)
 print("begin", flush=True)
@@ -332,7 +332,7 @@ def test_a_claim_of_another_machine_is_taken_over_once_it_is_silent(
   bucket, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(claims, "SILENT_S", 1.0)
-  monkeypatch.setattr(claims, "_LOOK_S", 0.05)
+  monkeypatch.setattr(claims, "LOOK_INTERVAL_S", 0.05)
   url = f"{bucket.root}/store"
   record = {"writer": "a", "store": "b", "host": "far", "pid": 1,
             "process": ["boot", "space", "1"]}  # fmt: skip
@@ -351,7 +351,7 @@ def test_a_claim_that_is_renewed_is_another_writers(
   bucket, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(claims, "SILENT_S", 5.0)
-  monkeypatch.setattr(claims, "_LOOK_S", 0.05)
+  monkeypatch.setattr(claims, "LOOK_INTERVAL_S", 0.05)
   url = f"{bucket.root}/store"
   claim = opening.open_storage(claims.place_of(url))
   record = {"writer": "a", "store": "b", "host": "far", "pid": 7}

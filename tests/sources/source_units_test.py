@@ -155,7 +155,7 @@ def test_sums_equal_those_of_batches_in_every_order(
   with pytest.MonkeyPatch.context() as patch:
     # Several edges an epoch, several blocks between edges.
     patch.setattr(row_units, "BLOCK_ROWS", 7)
-    patch.setattr(packed_source, "_PASS_ROWS", 5)
+    patch.setattr(packed_source, "PASS_ROWS", 5)
     sums = source_units.SourceUnits(source, unit, EPOCHS)
     assert sums.num_rows == end
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
@@ -338,7 +338,7 @@ def test_rows_after_a_ramp_cost_no_passes_between(make_store):
 def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
   rng = np.random.default_rng(0)
   store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
-  monkeypatch.setattr(source_units, "_LONG_PASS", 30)
+  monkeypatch.setattr(source_units, "LONG_PASS", 30)
   for kind in ("full", "era"):
     shuffle = {"kind": kind, **({"era_length": 3} if kind == "era" else {})}
     sums = source_units.SourceUnits(
@@ -352,7 +352,7 @@ def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
     (shuffled(sequential(store), {"kind": "full"}), "tokens"),
   ):
     assert not source_units.SourceUnits(source, unit, None).is_long()
-  monkeypatch.setattr(source_units, "_LONG_PASS", 41)
+  monkeypatch.setattr(source_units, "LONG_PASS", 41)
   source = shuffled(bins(store), {"kind": "full"})
   sums = source_units.SourceUnits(source, "tokens", None)
   assert not sums.is_long()

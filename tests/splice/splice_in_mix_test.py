@@ -147,7 +147,7 @@ def test_stages_leave_the_order_of_splices_as_it_was(build):
 
 
 def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
-  monkeypatch.setattr(coverage_lib, "_BLOCK_ROWS", 24)
+  monkeypatch.setattr(coverage_lib, "BLOCK_ROWS", 24)
   pipe, steps = build(), 50
   found = {own.source: own for own in coverage_lib.coverage(pipe, steps)}
   assert list(found) == pipe.source_names

@@ -431,7 +431,7 @@ def test_a_damaged_index_is_built_again(make, log):
 def test_an_altered_page_of_a_large_index_is_an_error(make, monkeypatch):
   corpus = make(documents_of([30, 0, 20]))
   # Larger ones are checked page by page.
-  monkeypatch.setattr("chomp_data.stores.side_index._CHECKED_AT_OPEN", 0)
+  monkeypatch.setattr("chomp_data.stores.side_index.CHECKED_AT_OPEN", 0)
   for name, words in (("offsets", "<i8"), ("crc32c", "<u4")):
     file = index_of(corpus.path) / f"{name}.bin"
     data = file.read_bytes()

@@ -57,8 +57,8 @@ KINDS = ["zarr", "array_record", "megatron", "levanter"]
 @pytest.fixture(params=KINDS)
 def corpus(request, tmp_path, monkeypatch):
   # A change in the middle of a small file is then in none of its ends.
-  monkeypatch.setattr(record_files, "_HEAD_BYTES", 16)
-  monkeypatch.setattr(record_files, "_TAIL_BYTES", 16)
+  monkeypatch.setattr(record_files, "HEAD_BYTES", 16)
+  monkeypatch.setattr(record_files, "TAIL_BYTES", 16)
   path = tmp_path / "corpus"
   return path, *write(request.param, path)
 

@@ -328,8 +328,8 @@ def test_edited_manifests_with_a_right_digest_are_refused_or_mean_the_same(
   values.pop("digest")
   accepted = set()
   for path, edited in edits(values):
-    digest = manifest_lib._digest(edited)
-    canonical = manifest_lib._canonical({**edited, "digest": digest})
+    digest = manifest_lib.json_digest(edited)
+    canonical = manifest_lib.canonical_json({**edited, "digest": digest})
     try:
       after = manifest_lib.parse(canonical, "manifest")
     except stores.StoreError:

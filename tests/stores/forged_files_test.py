@@ -261,12 +261,12 @@ def journal(root):
     yield {"a": np.arange(5)}
     raise StopError
 
-  side_index._KEPT_EVERY_S, before = -1.0, side_index._KEPT_EVERY_S
+  side_index.RECORD_INTERVAL_S, before = -1.0, side_index.RECORD_INTERVAL_S
   try:
     with pytest.raises(StopError):
       side_index.load_or_build(root, "it", {}, build_from=build)
   finally:
-    side_index._KEPT_EVERY_S = before
+    side_index.RECORD_INTERVAL_S = before
   (file,) = root.with_name("data.index").glob(".it-*/journal.json")
   return file
 

@@ -46,8 +46,8 @@ def test_runs_and_sums_are_those_of_single_tokens(levels, held, most, data):
   size = len(levels)
   with pytest.MonkeyPatch.context() as patch:
     # Some starts are in memory, or none: the others are searched for.
-    patch.setattr(labels_lib, "_HELD", held)
-    patch.setattr(labels_lib, "_MOST", most)
+    patch.setattr(labels_lib, "CACHED_RUNS", held)
+    patch.setattr(labels_lib, "MAX_SAMPLED_RUNS", most)
     runs = runs_of(levels)
   spans = data.draw(
     st.lists(st.tuples(st.integers(0, size), st.integers(0, size)), max_size=6)
@@ -138,7 +138,7 @@ def corpus(request, tmp_path):
 def test_labels_of_a_store_are_those_that_were_written(
   corpus, held, monkeypatch
 ):
-  monkeypatch.setattr(labels_lib, "_HELD", held)
+  monkeypatch.setattr(labels_lib, "CACHED_RUNS", held)
   levels = np.concatenate(corpus.levels)
   # In another process, too: what is opened stays here.
   for store in (corpus.store, pickle.loads(pickle.dumps(corpus.store))):

@@ -32,7 +32,7 @@ def path(request, tmp_path, monkeypatch):
     chunks_per_shard=1,
     compression=request.param,
   )
-  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", NUM_SHARDS)
+  monkeypatch.setattr(zarr_opening, "LISTED_FILES", NUM_SHARDS)
   return pathlib.Path(store.path)
 
 
@@ -73,7 +73,7 @@ def test_no_shard_file_is_looked_at_to_open_a_store_of_many(path, looked_at):
 
 
 def test_those_of_a_store_of_few_files_are(path, looked_at, monkeypatch):
-  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", 10 * NUM_SHARDS)
+  monkeypatch.setattr(zarr_opening, "LISTED_FILES", 10 * NUM_SHARDS)
   stores.open_store(path)
   assert len(looked_at) >= NUM_SHARDS
 
@@ -81,7 +81,7 @@ def test_those_of_a_store_of_few_files_are(path, looked_at, monkeypatch):
 def test_no_shard_file_is_looked_at_to_open_a_store_in_a_worker(
   path, monkeypatch, looked_at
 ):
-  monkeypatch.setattr(zarr_opening, "_LISTED_FILES", 10 * NUM_SHARDS)
+  monkeypatch.setattr(zarr_opening, "LISTED_FILES", 10 * NUM_SHARDS)
   store = stores.open_store(path)
   sent = pickle.dumps(store)
   del store  # As in a process that has not opened it.
@@ -144,7 +144,7 @@ def records(tmp_path, monkeypatch):
     path, [rng.integers(0, 250, 20) for _ in range(400)], files=40
   )
   testing_stores.open_array_records(path)
-  monkeypatch.setattr(record_files, "_MOST_STAMPS", 10)
+  monkeypatch.setattr(record_files, "MAX_STAMPS", 10)
   return path
 
 

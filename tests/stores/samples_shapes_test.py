@@ -161,7 +161,7 @@ def test_truth_values_of_other_lengths_or_missing_are_named(tmp_path):
 
 def test_saved_numbers_have_one_type_in_all_batches(tmp_path, monkeypatch):
   pytest.importorskip("pyarrow")
-  monkeypatch.setattr(save_to_disk, "_BATCH", 2)
+  monkeypatch.setattr(save_to_disk, "BATCH_ROWS", 2)
 
   def save(path, labels):
     own = [

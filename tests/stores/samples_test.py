@@ -332,7 +332,7 @@ def test_what_says_where_numbers_are_is_checked_as_well(
 ):
   # Small pages, so that no other value lies in the same.
   monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
-  monkeypatch.setattr(save_to_disk, "_BATCH", 10)
+  monkeypatch.setattr(save_to_disk, "BATCH_ROWS", 10)
   file = large(tmp_path / "data", "arrow")
   text, data = pickle.dumps(opened(tmp_path / "data")), file.read_bytes()
   arrow = arrow_columns.pyarrow()
@@ -365,7 +365,7 @@ def test_what_says_where_numbers_are_is_checked_as_well(
 @pytest.mark.parametrize("kind", WRITERS)
 def test_no_altered_byte_gives_other_samples(tmp_path, kind, monkeypatch):
   # Many batches, so that what describes them is in the middle of the file.
-  monkeypatch.setattr(save_to_disk, "_BATCH", 3)
+  monkeypatch.setattr(save_to_disk, "BATCH_ROWS", 3)
   monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
   file = large(tmp_path / "data", kind)
   store = opened(tmp_path / "data")
@@ -530,7 +530,7 @@ def test_fields_that_cannot_be(make, message):
 )
 def test_a_record_is_what_was_encoded(arrays, values):
   data = samples_array_record.encoded(arrays, values)
-  found, read = sample_records._decoded(data)
+  found, read = sample_records.decoded_image(data)
   assert read == values
   assert list(found) == list(arrays)
   for name, array in arrays.items():
@@ -538,9 +538,9 @@ def test_a_record_is_what_was_encoded(arrays, values):
     assert found[name].dtype == array.dtype.newbyteorder("=")
   for cut in {0, 3, 4, len(data) // 2, len(data) - 1}:
     with pytest.raises(ValueError):  # noqa: PT011  whatever is cut off
-      sample_records._decoded(data[:cut])
+      sample_records.decoded_image(data[:cut])
   with pytest.raises(ValueError, match="bytes, where it names"):
-    sample_records._decoded(data + b"x")
+    sample_records.decoded_image(data + b"x")
 
 
 def test_records_that_are_no_samples_or_lack_a_field(tmp_path):

@@ -193,8 +193,8 @@ def edited(store, change):
   values = json.loads(file.read_bytes())
   del values["digest"]
   change(values)
-  values["digest"] = manifest_lib._digest(values)
-  file.write_bytes(manifest_lib._canonical(values))
+  values["digest"] = manifest_lib.json_digest(values)
+  file.write_bytes(manifest_lib.canonical_json(values))
 
 
 @pytest.mark.parametrize(

@@ -532,19 +532,19 @@ def test_a_header_repeats_what_the_index_depends_on(store):
 
 def test_what_killed_builders_of_other_indexes_left_is_swept_at_a_start(store):
   load(store)
-  parent = side_index._places(store)[0]
-  old = time.time() - 2 * side_index._ABANDONED_S
+  parent = side_index.places(store)[0]
+  old = time.time() - 2 * side_index.ABANDONED_S
   left = {}
   for name in ("dead", "alive", "fresh", "goes_on"):
     staged = left[name] = parent / f".{name}-{'0' * 24}.abc"
     staged.mkdir()
     (staged / "rows.bin").write_bytes(b"abc")
     if name == "goes_on":
-      (staged / side_index._JOURNAL).write_bytes(b"{}")
+      (staged / side_index.JOURNAL).write_bytes(b"{}")
     for path in (*staged.iterdir(), staged) if name != "fresh" else ():
       os.utime(path, (old, old))
   # What this process has looked at before.
-  side_index._sweep.cache_clear()
+  side_index.sweep.cache_clear()
   with publish.lock(parent / f"alive-{'0' * 24}"):
     load(store, never)
   assert not left.pop("dead").exists()

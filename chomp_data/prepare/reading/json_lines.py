@@ -91,11 +91,11 @@ class JsonLines(base.InputKind):
       if line is None:
         yield number, records.too_long(f"{file.path}:{number}", options)
       elif line.strip():
-        record = None if number == 1 else _fast(line)
+        record = None if number == 1 else fast_record(line)
         if record is None:
           try:
             where = f"{file.path}:{number}"
-            record = _record(line, number, where, options)
+            record = parsed_record(line, number, where, options)
           except errors.BadInput as error:
             record = error
         yield number, record
@@ -171,7 +171,7 @@ def _lines(
     yield b"".join(rest)
 
 
-def _fast(line: bytes) -> dict[str, Any] | None:
+def fast_record(line: bytes) -> dict[str, Any] | None:
   """Returns the object of most lines, in less time; None of all others."""
   try:
     text = line.decode()
@@ -182,7 +182,7 @@ def _fast(line: bytes) -> dict[str, Any] | None:
   return record if is_whole and isinstance(record, dict) else None
 
 
-def _record(
+def parsed_record(
   line: bytes, number: int, where: str, options: records.ReadOptions
 ) -> Mapping[str, Any]:
   text = records.decoded(line, options, where)

@@ -18,7 +18,7 @@ from chomp_data.prepare.reading import base
 _MOST_COLUMNS = 20
 
 # Rows that become Python's own objects at once.
-_MOST_ROWS = 1_024
+MAX_ROWS = 1_024
 _MOST_BYTES = 4 * 2**20
 
 
@@ -111,7 +111,7 @@ def numbered(
   """
   keys = [key for key in options.keys if _path(batch.schema, key)]
   row_bytes = batch.nbytes // max(1, batch.num_rows)
-  step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, row_bytes)))
+  step = max(1, min(MAX_ROWS, _MOST_BYTES // max(1, row_bytes)))
   for begin in range(0, batch.num_rows, step):
     rows_batch = batch.slice(begin, step)
     try:

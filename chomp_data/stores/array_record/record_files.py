@@ -37,8 +37,8 @@ RESTORE = "Restore the file from a copy, or write it again."
 
 # Bytes at the ends of a file that identify it among files of the same size: in
 # its last 64 KiB ArrayRecord says where its list of records is, just before.
-_HEAD_BYTES = 1 << 16
-_TAIL_BYTES = 1 << 17
+HEAD_BYTES = 1 << 16
+TAIL_BYTES = 1 << 17
 
 # An open reader holds a descriptor, and about 14 bytes a group of records
 # (measured): 110 MiB, or what one larger file takes.
@@ -47,7 +47,7 @@ MAX_OPEN_GROUPS = 1 << 23
 
 # Files whose status is asked for to open an index that has checksums of all
 # that is read. A change of another one is found when it is read.
-_MOST_STAMPS = 1_024
+MAX_STAMPS = 1_024
 
 _OPTIONS = "readahead_buffer_size:1M,max_parallelism:0"
 _BUFFER_BYTES = 1 << 15
@@ -87,7 +87,7 @@ class Corpus:
     Raises:
       StoreError: If a file cannot be found.
     """
-    step = -(-len(self.names) // _MOST_STAMPS)
+    step = -(-len(self.names) // MAX_STAMPS)
     return {
       i: _stamp(self.root, self.names[i])
       for i in range(0, len(self.names), step)
@@ -409,9 +409,9 @@ def _stamp(root: pathlib.Path, name: str) -> tuple[str | int, ...]:
 def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
   with _reading(root / name), publish.open_file(root / name) as file:
     status = os.fstat(file.fileno())
-    head = file.read(_HEAD_BYTES)
-    file.seek(max(0, status.st_size - _TAIL_BYTES))
-    tail = file.read(_TAIL_BYTES)
+    head = file.read(HEAD_BYTES)
+    file.seek(max(0, status.st_size - TAIL_BYTES))
+    tail = file.read(TAIL_BYTES)
   ends = [checksums.crc32c(head), checksums.crc32c(tail)]
   return [name, status.st_size, status.st_mtime_ns, *ends]
 

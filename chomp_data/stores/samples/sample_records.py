@@ -242,7 +242,7 @@ def write_samples(
   return total
 
 
-def _decoded(data: bytes) -> _Record:
+def decoded_image(data: bytes) -> _Record:
   """Returns a record's arrays, views of its bytes, and its values.
 
   Raises:
@@ -287,7 +287,7 @@ def _sample(
   data: bytes, corpus: record_files.Corpus, file: int, number: int
 ) -> _Record:
   try:
-    return _decoded(data)
+    return decoded_image(data)
   except ValueError as error:
     raise errors.StoreError(
       f"{corpus.path(file)}: record {number} must be a sample as"

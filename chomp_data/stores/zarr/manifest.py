@@ -195,7 +195,7 @@ def content_hash(manifest: Manifest) -> str:
   }
   if manifest.levels:
     identity["levels"] = list(manifest.levels)
-  return hashlib.sha256(_canonical(identity)).hexdigest()
+  return hashlib.sha256(canonical_json(identity)).hexdigest()
 
 
 def serialize(manifest: Manifest) -> bytes:
@@ -224,7 +224,7 @@ def serialize(manifest: Manifest) -> bytes:
     "prepared": dict(manifest.prepared),
     "hash": manifest.hash,
   }
-  return _canonical(values | {"digest": _digest(values)})
+  return canonical_json(values | {"digest": json_digest(values)})
 
 
 def parse(data: bytes, path: str) -> Manifest:
@@ -257,8 +257,8 @@ def parse(data: bytes, path: str) -> Manifest:
       " chomp_data, or prepare it again."
     )
   digest = values.pop("digest", None)
-  expected = _digest(values)
-  if digest != expected or data != _canonical(values | {"digest": digest}):
+  expected = json_digest(values)
+  if digest != expected or data != canonical_json(values | {"digest": digest}):
     raise errors.StoreError(
       f"{path} must be as it was written, with digest {expected}, got"
       f" {relative_names.brief(digest)} or other bytes. {RESTORE}"
@@ -275,12 +275,12 @@ def parse(data: bytes, path: str) -> Manifest:
   return manifest
 
 
-def _canonical(values: Any) -> bytes:
+def canonical_json(values: Any) -> bytes:
   return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-  return hashlib.sha256(_canonical(values)).hexdigest()
+def json_digest(values: Mapping[str, Any]) -> str:
+  return hashlib.sha256(canonical_json(values)).hexdigest()
 
 
 def _decoded(values: dict[str, Any], path: str) -> Manifest:

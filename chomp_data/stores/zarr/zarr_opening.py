@@ -41,7 +41,7 @@ from chomp_data.stores.zarr import stored_array
 # Stores of at most so many shard files are listed when they are first opened.
 # Of larger ones, and in worker processes, each file is checked when it is first
 # read: else every process asks a shared file system for thousands of files.
-_LISTED_FILES = 1_024
+LISTED_FILES = 1_024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     num_shards = sum(
       entry.layout.num_shards for entry in manifest.arrays.values()
     )
-    if not copies and num_shards <= _LISTED_FILES:
+    if not copies and num_shards <= LISTED_FILES:
       check_files(pathlib.Path(path), manifest)
   checked = _Checked(manifest, {}, signature)
   _held[path] = checked
