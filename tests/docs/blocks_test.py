@@ -70,12 +70,14 @@ _NOT_RUN = (
 )
 # Those that train a model again and again.
 _SLOW = (
+  "README.md",
   "buckets.md",
   "certificate.md",
   "edits.md",
   "labels.md",
   "learning.md",
   "metrics.md",
+  "object_stores.md",
   "on_call.md",
   "start.md",
 )

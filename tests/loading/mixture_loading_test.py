@@ -412,6 +412,7 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
   """Rows and tokens of every spec, in the checkpoint, as they were counted."""
   data = config(paths, epochs=None)
   names = list(ROWS)
+  pipe = pipeline.build(data)
   rows, tokens = collections.Counter(), collections.Counter()
   with (
     iterators.make_iterator(data) as it,
@@ -419,8 +420,8 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
   ):
     for step in range(9):
       next(it)
-      spans = it._input.source._plan.spans(step)
-      order = it._input.source._plan.sources
+      spans = pipe.plan(step)
+      order = pipe.source_names
       for number, name in enumerate(order):
         own = spans.source == number
         rows[name] += len(np.unique(spans.row[own]))

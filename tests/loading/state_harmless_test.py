@@ -176,7 +176,7 @@ def accepted(data, state, wanted, **options):
   with iterators.make_iterator(data, **options) as it:
     it.set_state(state)
     assert it.step == STEP
-    if not it._worker_count and it.shards is None:
+    if not data.get("worker_count") and it.shards is None:
       assert batch_hashes.batch_sha256(next(it)) == wanted
 
 

@@ -64,6 +64,9 @@ def _reachable(proxy, monkeypatch, scheme):
   # On a busy machine an answer may take long: requests are counted.
   monkeypatch.setattr(requests, "LEAST_HEDGE_S", 2.0)
   monkeypatch.setattr(requests, "FIRST_HEDGE_S", 2.0)
+  # As many tries, soon after each other.
+  delays = (0.01,) * len(requests.RETRY_DELAYS_S)
+  monkeypatch.setattr(requests, "RETRY_DELAYS_S", delays)
   proxy.clear()
   opening.open_root.cache_clear()  # Another test's may be elsewhere.
   proxy.root = f"{scheme}://{servers.BUCKET}/{os.urandom(6).hex()}"

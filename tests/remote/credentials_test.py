@@ -54,17 +54,17 @@ def write_profile(home, text):
 def authorization(proxy, path):
   """Returns the header `Authorization` of a request."""
   headers = []
-  answer = proxy._forward
+  answer = proxy.forward
 
   def forward(handler, body):
     headers.append(handler.headers.get("Authorization", ""))
     return answer(handler, body)
 
-  proxy._forward = forward
+  proxy.forward = forward
   try:
     opening.open_storage(path).head("nothing")
   finally:
-    proxy._forward = answer
+    proxy.forward = answer
   return headers[-1]
 
 

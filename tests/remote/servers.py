@@ -90,7 +90,7 @@ class Proxy:
       disable_nagle_algorithm = True
 
       def _serve(self) -> None:
-        proxy._serve(self)
+        proxy.serve(self)
 
       do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
 
@@ -132,7 +132,7 @@ class Proxy:
       if own.method == "GET" and own.name and part in own.name
     ]
 
-  def _serve(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+  def serve(self, handler: http.server.BaseHTTPRequestHandler) -> None:
     size = int(handler.headers.get("Content-Length") or 0)
     body = handler.rfile.read(size)
     wanted = handler.headers.get("Range")
@@ -161,7 +161,7 @@ class Proxy:
     key = (handler.path, wanted)
     answer = self._kept.get(key) if handler.command == "GET" else None
     if answer is None:
-      answer = self._forward(handler, body)
+      answer = self.forward(handler, body)
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
     if handler.command == "GET" and answer[0] in (200, 206):
@@ -176,7 +176,7 @@ class Proxy:
       self.bytes_out += len(answer[2])
     _answer(handler, *answer)
 
-  def _forward(
+  def forward(
     self, handler: http.server.BaseHTTPRequestHandler, body: bytes
   ) -> tuple[int, list[tuple[str, str]], bytes]:
     conditions = {"If-None-Match", "If-Match"} & set(handler.headers)

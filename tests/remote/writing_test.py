@@ -3,6 +3,7 @@
 """Writing stores to buckets: whole or not at all, by one writer."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -28,6 +29,11 @@ from chomp_data.stores.zarr import destination
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
 from tests.stores import full_disk_test
+
+# What processes that are killed or stopped leave is alike in both kinds.
+one_kind = pytest.mark.parametrize(
+  "bucket", ["s3", pytest.param("gs", marks=pytest.mark.slow)], indirect=True
+)
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -91,7 +97,16 @@ def bytes_below(directory):
   return total
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize(
+  ("bucket", "compression"),
+  [
+    ("s3", "zstd"),
+    ("gs", "none"),
+    pytest.param("s3", "none", marks=pytest.mark.slow),
+    pytest.param("gs", "zstd", marks=pytest.mark.slow),
+  ],
+  indirect=["bucket"],
+)
 def test_neither_parts_nor_shards_of_a_bucket_are_staged_on_the_disk(
   bucket, tmp_path, staging, monkeypatch, compression
 ):
@@ -247,13 +262,23 @@ def begin(*processes):
     process.stdin.flush()
 
 
-@pytest.mark.parametrize("overwrite", ["", "overwrite"])
+@pytest.mark.parametrize(
+  ("bucket", "overwrite", "repeats"),
+  [
+    ("s3", "", 1),
+    *(
+      pytest.param(*own, 3, marks=pytest.mark.slow)
+      for own in itertools.product(("s3", "gs"), ("", "overwrite"))
+    ),
+  ],
+  indirect=["bucket"],
+)
 def test_exactly_one_of_concurrent_processes_writes_its_store(
-  bucket, tmp_path, overwrite
+  bucket, tmp_path, overwrite, repeats
 ):
   paths = [staged(tmp_path / f"{i}", i) for i in range(4)]
   hashes = [stores.open_store(path).hash for path in paths]
-  for repeat in range(3):
+  for repeat in range(repeats):
     url = f"{bucket.root}/{repeat}"
     if overwrite:
       destination.open_destination(url).publish(
@@ -300,6 +325,7 @@ def killed_writer(bucket, path, url):
   assert not destination.open_destination(url).holds_store()
 
 
+@one_kind
 def test_a_writer_of_another_store_takes_over_from_a_killed_one(
   bucket, tmp_path
 ):
@@ -315,6 +341,7 @@ def test_a_writer_of_another_store_takes_over_from_a_killed_one(
   assert len(names(bucket)) == len(list(_files(other)))
 
 
+@one_kind
 def test_one_of_two_takes_over_from_a_killed_writer(bucket, tmp_path):
   for repeat in range(2):
     url = f"{bucket.root}/{repeat}"
@@ -377,6 +404,7 @@ def test_a_claim_that_is_renewed_is_another_writers(
   assert not opening.open_storage(url).names()
 
 
+@one_kind
 def test_a_writer_that_was_stopped_too_long_finds_its_claim_gone(
   bucket, tmp_path
 ):
@@ -426,6 +454,7 @@ def test_a_late_writer_touches_nothing_and_says_so(bucket, tmp_path):
   }
 
 
+@one_kind
 def test_a_writer_that_comes_upon_other_objects_loses(bucket, tmp_path):
   url = f"{bucket.root}/store"
   opening.open_storage(url).put("tokens/c/1", b"of somebody else")

@@ -19,8 +19,14 @@ from tests.sources import labelled
 WEIGHTS = np.asarray([0, 1, 0.5, 3], np.float32)
 
 
-def runs_of(levels, weights=WEIGHTS):
-  """Returns the runs of tokens of levels, as stores keep them."""
+def runs_of(levels, weights=WEIGHTS, table=None):
+  """Returns the runs of tokens of levels, as stores keep them.
+
+  Args:
+    levels: Of each token.
+    weights: Of each level, of which sums are made.
+    table: The weights that the store has; by default those.
+  """
   levels = np.asarray(levels, np.uint8)
   starts = np.flatnonzero(np.diff(levels, prepend=255))
   sums = np.concatenate([[0], np.cumsum(weights[levels] > 0)])
@@ -30,8 +36,8 @@ def runs_of(levels, weights=WEIGHTS):
     sums=labels_lib.Held(sums[[*starts, len(levels)]]),
     num_runs=len(starts),
     num_tokens=len(levels),
-    weights=weights,
-    path="store",
+    weights=weights if table is None else table,
+    path="here" if table is not None else "store",
   )
 
 
@@ -84,16 +90,7 @@ def test_positions_and_spans_must_be_of_the_store():
 
 
 def test_a_level_that_the_table_lacks_is_an_error():
-  runs = runs_of([0, 1, 3, 1], WEIGHTS)
-  altered = labels_lib.LabelRuns(
-    starts=runs._starts,
-    levels=runs._levels,
-    sums=runs._sums,
-    num_runs=4,
-    num_tokens=4,
-    weights=WEIGHTS[:2],
-    path="here",
-  )
+  altered = runs_of([0, 1, 3, 1], table=WEIGHTS[:2])
   with pytest.raises(stores.StoreError, match=r"/label_levels .*below 2.* 3"):
     altered.within(np.asarray([0]), np.asarray([4]))
   with pytest.raises(stores.StoreError, match="below 2"):
