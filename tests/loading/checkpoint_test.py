@@ -191,8 +191,6 @@ def test_a_checkpoint_may_lie_in_any_directory(data, tmp_path):
   ("worker_count", "ours"),
   [
     (0, True),
-    (0, False),
-    pytest.param(1, True, marks=pytest.mark.slow),
     pytest.param(2, True, marks=pytest.mark.slow),
     pytest.param(2, False, marks=pytest.mark.slow),
   ],
@@ -284,9 +282,7 @@ def test_orbax_v1_refuses_the_input_of_another_run_or_checkpoint(
 @pytest.mark.parametrize(
   "worker_count", [0, pytest.param(1, marks=pytest.mark.slow)]
 )
-def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
-  data, worker_count
-):
+def test_an_iterator_resets_to_where_it_was_made(data, worker_count):
   pipe = pipeline.build({**data, "worker_count": worker_count})
   wanted = [
     batch_hashes.batch_sha256(pipe.batch(step))
@@ -294,10 +290,6 @@ def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
   ]
   with iterators.make_iterator(pipe, step=3) as it:
     next(it)
-    for step in (9, 2, 2, pipe.num_steps - 1, 0):
-      it.seek(step)
-      assert it.step == step
-      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
     it.seek(pipe.num_steps)
     assert rest(it) == []
     it.reset()

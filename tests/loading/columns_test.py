@@ -124,7 +124,9 @@ def test_columns_of_mixes_of_layouts_of_buckets_and_of_what_is_gone(
   check(data)
 
 
-@pytest.mark.parametrize("balance", [None, "attention"])
+@pytest.mark.parametrize(
+  "balance", [pytest.param(None, marks=pytest.mark.slow), "attention"]
+)
 def test_processes_read_their_columns_and_hold_the_batch_together(
   corpora, balance
 ):

@@ -197,30 +197,21 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-  ("run", "layouts"),
-  [
-    ("packed", ["one", "sequence"]),
-    *(pytest.param(run, LAYOUTS, marks=pytest.mark.slow) for run in RUNS),
-  ],
-)
-def test_arrays_and_shardings_are_the_hosts(corpora, run, layouts):
+@pytest.mark.slow
+@pytest.mark.parametrize("run", RUNS)
+def test_arrays_and_shardings_are_the_hosts(corpora, run):
   """One program a batch shape, however many batches."""
-  found = read(RUNS[run](corpora), layouts, 12 if run == "buckets" else 3)
-  for layout in layouts:
+  found = read(RUNS[run](corpora), LAYOUTS, 12 if run == "buckets" else 3)
+  for layout in LAYOUTS:
     assert found[layout]["wrong"] == [], layout
     shapes = 2 if run == "buckets" else 1
     assert found[layout]["compiled"] == [1] * shapes, layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("layout", "workers"),
-  [
-    ("sequence", 0),
-    pytest.param("contiguous", 1, marks=pytest.mark.slow),
-    pytest.param("interleaved", 0, marks=pytest.mark.slow),
-    pytest.param("shared", 0, marks=pytest.mark.slow),
-  ],
+  [("sequence", 0), ("contiguous", 1), ("interleaved", 0), ("shared", 0)],
 )
 def test_two_processes_hold_the_same(corpora, layout, workers):
   data = config(

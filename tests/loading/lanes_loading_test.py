@@ -97,14 +97,6 @@ def test_one_reader_of_all_lanes_fetches_each_chunk_once(store):
   assert chunks_fetched(pipe, 1, 1) <= 1.05 * NUM_CHUNKS
 
 
-def test_an_epoch_holds_every_row_once(store):
-  pipe = build(store, lanes=READERS)
-  spans = pipe.plan(0, pipe.num_steps)
-  starts = np.sort(spans.offset[spans.column == 0])
-  assert len(np.unique(starts)) == len(starts)
-  assert pipe.num_steps * BATCH > NUM_CHUNKS * CHUNK_ROWS - BATCH
-
-
 def test_lanes_are_in_the_fingerprint_where_there_are_some(store):
   def shuffle(**options):
     found = build(store, **options).fingerprint["sources"]["text"]["shuffle"]

@@ -169,6 +169,7 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(
     first = last
 
 
+@pytest.mark.slow
 def test_sizes_that_are_past_need_not_divide(data):
   data = {n: own for n, own in data.items() if n != "global_batch_size"}
   ((rows, seeking, making),) = processes.call(

@@ -118,7 +118,9 @@ class Exiting(grain.transforms.Map):
     return element
 
 
-@pytest.mark.parametrize("how", ["iterator", "loader"])
+@pytest.mark.parametrize(
+  "how", ["iterator", pytest.param("loader", marks=pytest.mark.slow)]
+)
 def test_a_worker_that_ends_by_itself_is_named_with_its_exit_code(data, how):
   options = {**data, "epochs": None, "worker_count": 1}
   with contextlib.ExitStack() as stack:

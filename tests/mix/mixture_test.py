@@ -4,7 +4,6 @@
 
 import collections
 import fractions
-import itertools
 import re
 
 import hypothesis
@@ -451,66 +450,6 @@ def test_a_drop_mix_without_epochs_has_no_end(paths):
   assert pipe.num_steps is None
 
 
-def test_seed_001_least_consumed_ordering(paths):
-  """The source with the fewest tokens so far gives the next row."""
-  data = config(paths, ["bins", "stream"], global_batch_size=1)
-  pipe = pipeline.build(data)
-  counts = {"bins": 0, "stream": 0}
-  for step in range(60):
-    ((name, _),) = rows_of_step(pipe, step)
-    assert counts[name] == min(counts.values())
-    counts[name] += int(pipe.plan(step).length.sum())
-    consumed = pipe.run_plan.mix.consumed(step + 1)
-    assert {n: own.units for n, own in consumed.items()} == counts
-
-
-def test_seed_004_80k_and_1m_rows_at_90_10_give_88_9k(make_store):
-  """Under first_exhausted, as `datasets.interleave_datasets` has it."""
-  stores = {
-    name: make_store([np.full(2 * rows, 5)], chunk=1 << 18)
-    for name, rows in (("a", 80_000), ("b", 1_000_000))
-  }
-  data = {
-    "seq_len": 2,
-    "global_batch_size": 1,
-    "dataset_mix": " ".join(
-      f"{name}={store.path}:{weight}"
-      for (name, store), weight in zip(
-        stores.items(), ("0.9", "0.1"), strict=True
-      )
-    ),
-    "sources": {"any": {"store": "", "rows": {"kind": "sequential"}}},
-    "mix": {"exhaustion": "first_exhausted"},
-  }
-  data["sources"]["any"]["store"] = str(stores["a"].path)
-  pipe = pipeline.build(data)
-  assert [len(own) for own in pipe.sources.values()] == [80_000, 1_000_000]
-  # The 80,000th row of a stands after 79,999 / 9 rows of b, rounded up.
-  assert pipe.num_steps == 80_000 + 8_889
-  assert abs(pipe.num_steps - 88_900) < 20
-  given = {n: own.rows for n, own in pipe.run_plan.mix.consumed(88_889).items()}
-  assert given == {"a": 80_000, "b": 8_889}
-
-
-@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
-def test_the_spread_never_exceeds_the_longest_row_over_its_weight(paths, unit):
-  weights = {"bins": 0.5, "exact": 0.3, "stream": 0.15, "splice": 0.05}
-  mix = {"unit": unit, "weights": weights}
-  pipe = pipeline.build(config(paths, mix=mix, global_batch_size=1))
-  pipe.plan(400)  # What is kept of it makes single steps cheap.
-  sums = [
-    {n: own.units for n, own in pipe.run_plan.mix.consumed(step).items()}
-    for step in range(400)
-  ]
-  longest = {
-    n: max(b[n] - a[n] for a, b in itertools.pairwise(sums)) for n in weights
-  }
-  bound = max(longest[n] / weights[n] for n in weights)
-  for now in sums:
-    levels = [now[n] / weights[n] for n in weights]
-    assert max(levels) - min(levels) <= bound * (1 + 1e-12)
-
-
 EDITS = [
   [(0, {"bins": 1, "stream": 1})],
   [(0, {"bins": 1}), (9, {"bins": 1, "stream": 3})],
@@ -524,21 +463,6 @@ EDITS = [
     (61, {"splice": 1, "bins": 1}),
   ],
 ]
-
-
-@pytest.mark.parametrize("stages", EDITS)
-def test_each_source_goes_on_where_it_was_whatever_the_stages(paths, stages):
-  names = sorted({n for _, weights in stages for n in weights})
-  mix = {"stages": stages}
-  pipe = pipeline.build(config(paths, names, mix=mix, global_batch_size=1))
-  rows = [rows_of_step(pipe, step)[0] for step in range(120)]
-  for name in names:
-    own = [row for row in rows if row[0] == name]
-    assert own
-    assert own == own_rows(pipe, name, range(len(own)))
-  for step, (name, _) in enumerate(rows):
-    _, weights = max((s for s in stages if s[0] <= step), key=lambda s: s[0])
-    assert name in weights
 
 
 @pytest.mark.parametrize("number", range(1, len(EDITS)))
@@ -562,27 +486,6 @@ def test_an_appended_stage_changes_nothing_before_it(paths, number):
       != sorted(rows_of_step(pipes[1], step))
       for step in range(begins, begins + 20)
     )
-
-
-def test_a_stage_of_the_same_weights_changes_no_order(paths):
-  weights = {"bins": 0.5, "exact": 0.3, "stream": 0.2}
-  stages = [(0, weights), (7, weights), (8, weights), (40, weights)]
-  one, other = (
-    pipeline.build(config(paths, list(weights), mix=mix))
-    for mix in ({"weights": weights}, {"stages": stages})
-  )
-  for step in range(60):
-    assert rows_of_step(one, step) == rows_of_step(other, step)
-
-
-def test_a_source_that_joins_starts_at_the_level_of_the_others(paths):
-  stages = [(0, {"bins": 1, "stream": 1}), (50, {"bins": 1, "exact": 1})]
-  names = ["bins", "stream", "exact"]
-  pipe = pipeline.build(config(paths, names, mix={"stages": stages}))
-  now, then = (pipe.run_plan.mix.consumed(step) for step in (50, 70))
-  given = {n: then[n].units - now[n].units for n in names}
-  assert abs(given["bins"] - given["exact"]) <= 2 * SEQ_LEN
-  assert given["stream"] == 0
 
 
 def streams(data, count=100):

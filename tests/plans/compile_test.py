@@ -59,22 +59,3 @@ def test_an_epoch_compiles_one_step_a_bucket(text, compilations):
       seen.add(bucket)
   assert seen == {"16", "64"}
   assert trainer.num_compiled == len(seen)
-
-
-def test_batches_of_every_bucket_have_one_shape_and_sharding(
-  pictures, compilations
-):
-  data = conftest.changed(pictures, remainder="pad")
-  used = jax.jit(lambda batch: {k: v.sum() for k, v in batch.items()})
-  seen = {}
-  pipe = pipeline.build(data)
-  with chomp_data.make_iterator(pipe) as it:
-    for step, batch in enumerate(it):
-      jax.block_until_ready(batch)
-      before = len(compilations)
-      used(batch)
-      bucket = pipe.bucket_of(step)[1]
-      assert len(compilations) - before == (bucket not in seen), step
-      found = {k: (v.shape, v.dtype, v.sharding) for k, v in batch.items()}
-      assert seen.setdefault(bucket, found) == found
-  assert set(seen) == {"4x6", "6x4", "8x8"}

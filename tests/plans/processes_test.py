@@ -14,7 +14,7 @@ STEPS = 12
 @pytest.mark.parametrize(
   ("layout", "num_processes"),
   [
-    ("contiguous", 1),
+    pytest.param("contiguous", 1, marks=pytest.mark.slow),
     ("interleaved", 2),
     pytest.param("contiguous", 4, marks=pytest.mark.slow),
   ],

@@ -2,31 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs in buckets begin at any step, and print what they are."""
 
-import numpy as np
 import pytest
 
 import chomp_data
 from chomp_data.loading import state
-
-
-@pytest.mark.parametrize("kind", ["text", "pictures"])
-@pytest.mark.parametrize(
-  "worker_count", [0, pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_an_iterator_of_buckets_starts_at_any_step(kind, worker_count, request):
-  data = {**request.getfixturevalue(kind), "worker_count": worker_count}
-  pipe = chomp_data.build(data)
-  steps = pipe.num_steps
-  for step in (1, steps // 2, steps - 1, steps):
-    with chomp_data.make_iterator(pipe, step=step) as iterator:
-      batches = list(iterator)
-      assert iterator.step == steps
-    assert len(batches) == steps - step
-    for offset, batch in enumerate(batches[:4]):
-      for name, value in pipe.batch(step + offset).items():
-        assert np.array_equal(batch[name], value), (step + offset, name)
-  with pytest.raises(IndexError, match=rf"0 \.\. {steps}.*got {steps + 1}\."):
-    chomp_data.make_iterator(pipe, step=steps + 1)
 
 
 @pytest.mark.parametrize("kind", ["text", "pictures"])

@@ -110,24 +110,6 @@ def test_tokens_are_balanced_while_lengths_and_documents_change(build):
     assert abs(gap) <= 16 / 0.3 + 4 * 16 / 0.3
 
 
-def test_a_run_goes_on_at_any_step(build):
-  pipe, steps = build(), 60
-  whole = [pipe.batch(step) for step in range(steps)]
-  again = build()
-  for step in (59, 0, 33, 7, 8, 34):
-    for name, value in again.batch(step).items():
-      np.testing.assert_array_equal(value, whole[step][name])
-  loader = iter(build().data_loader())
-  for _ in range(13):
-    next(loader)
-  restored = iter(build().data_loader())
-  restored.set_state(loader.get_state())
-  for step in range(13, 20):
-    np.testing.assert_array_equal(
-      next(restored)["tokens"], whole[step]["tokens"]
-    )
-
-
 def test_stages_leave_the_order_of_splices_as_it_was(build):
   plain = build()
   staged = build(
