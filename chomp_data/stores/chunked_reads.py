@@ -5,20 +5,24 @@
 Positions, starts and lengths are in elements.
 """
 
-import abc
 from collections.abc import Iterator
 
 import numpy as np
 
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import span_reads
 
 
-class ChunkedReads(abc.ABC):
-  """An array whose chunks are read and checked as a whole.
+class ChunkedReads:
+  """An array whose chunks are read, checked and cached as a whole.
 
   Attributes:
     counters: What was read in this process.
+    cache: Its chunks in memory; not of arrays that are mapped.
   """
+
+  cache: chunk_cache.ChunkCache
+  _plans_ahead: bool = False
 
   def __init__(
     self, size: int, chunk: int, dtype: np.dtype, counters: span_reads.Counters
@@ -36,13 +40,34 @@ class ChunkedReads(abc.ABC):
     self._chunk = chunk
     self._dtype = dtype
 
-  @abc.abstractmethod
+  def read_through(
+    self,
+    source: chunk_cache.ChunkSource,
+    cache_bytes: int,
+    *,
+    in_threads: bool = True,
+    plans_ahead: bool = False,
+  ) -> None:
+    """Sets what chunks are read from, by a cache.
+
+    Args:
+      source: Decodes and checks chunks.
+      cache_bytes: As in `ChunkCache`.
+      in_threads: As in `ChunkCache`.
+      plans_ahead: Whether a larger plan saves time: requests take long.
+    """
+    self.cache = chunk_cache.ChunkCache(
+      source, cache_bytes, self.counters, in_threads=in_threads
+    )
+    self._plans_ahead = plans_ahead
+
   def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yields (chunk, its checked values, read-only, less padding).
 
     Args:
       chunks: int64[N], distinct chunks.
     """
+    return self.cache.get(chunks.tolist())
 
   def copy_spans(
     self,
@@ -76,7 +101,7 @@ class ChunkedReads(abc.ABC):
       lengths: int64[N], 0 or more.
 
     Returns:
-      See `Store.prefetch`.
+      As `Store.prefetch`.
 
     Raises:
       IndexError: If a span is not within the array.
@@ -89,20 +114,21 @@ class ChunkedReads(abc.ABC):
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Cuts spans at chunks; see `span_reads.split_spans`."""
+    """Cuts spans at chunks, as `span_reads.split_spans`."""
     return span_reads.split_spans(starts, lengths, positions, self._chunk)
 
   def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the chunks of each span, one after the other, repeated."""
     return span_reads.chunks_of_spans(starts, lengths, self._chunk)
 
-  @abc.abstractmethod
   def _prefetch(self, chunks: np.ndarray) -> bool:
-    """Requests chunks: int64[P], those needed first first, repeated."""
+    """Requests chunks: int64[P], in the order of use, repeated."""
+    has_room = self.cache.prefetch(chunks.tolist())
+    return has_room and self._plans_ahead
 
-  @abc.abstractmethod
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Bounds the decoded chunks that are kept, where any are."""
+    """Bounds the decoded chunks in memory, where there are any."""
+    self.cache.set_cache_bytes(cache_bytes)
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     """Returns array[positions], a fresh array, for int64[N] in range."""

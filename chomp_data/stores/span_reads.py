@@ -14,9 +14,18 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.index import ragged
+from chomp_data.kernels import compiled
 
 # Tokens of a chunk, in stores without another number.
 DEFAULT_CHUNK_TOKENS = 256 * 1024
+
+# Slices cost about 0.45 us a span, a gather 35 us and 5 ns an element (measured
+# on x86-64): below this mean length, and from this many spans on, it wins.
+GATHER_MEAN_LENGTH = 64
+GATHER_MIN_SPANS = 128
+
+# Seconds that NumPy takes to copy a span.
+_SLICE_S = 0.5e-6
 
 
 @dataclasses.dataclass
@@ -198,17 +207,60 @@ def copy_pieces(
   wanted, begin = np.unique(chunk[order], return_index=True)
   edges = [*begin.tolist(), len(order)]
   of_chunk = dict(zip(wanted.tolist(), itertools.pairwise(edges), strict=True))
-  pieces_in_order = np.stack([first, length, position], 1)[order]
-  are_single = bool((length == 1).all())
+  first, length, position = first[order], length[order], position[order]
   for index, values in chunks(wanted[np.argsort(order[begin])]):
-    low, high = of_chunk[index]
-    of_one_chunk = pieces_in_order[low:high]
-    if are_single:
-      # Offsets of many documents: 1 us each in the loop.
-      out[of_one_chunk[:, 2]] = values[of_one_chunk[:, 0]]
+    part = slice(*of_chunk[index])
+    froms, counts, to = first[part], length[part], position[part]
+    if len(counts) >= GATHER_MIN_SPANS and int(
+      counts.sum()
+    ) < GATHER_MEAN_LENGTH * len(counts):
+      out[ragged.ranges(to, counts)] = values[ragged.ranges(froms, counts)]
       continue
-    for start, count, to in of_one_chunk.tolist():
-      out[to : to + count] = values[start : start + count]
+    for start, count, at in zip(
+      froms.tolist(), counts.tolist(), to.tolist(), strict=True
+    ):
+      out[at : at + count] = values[start : start + count]
+
+
+def copy_compiled(
+  addresses: np.ndarray,
+  itemsize: int,
+  chunk: int,
+  size: int,
+  starts: np.ndarray,
+  lengths: np.ndarray,
+  out: np.ndarray,
+  positions: np.ndarray,
+) -> int | None:
+  """Copies spans as `copy_pieces`, by the compiled loop where it may run.
+
+  Args:
+    addresses: int64[num_chunks], of each chunk in memory; 0 if it must not be
+      read.
+    itemsize: Bytes of an unsigned element.
+    chunk: Elements of a chunk.
+    size: Elements of all chunks.
+    starts: int64[N].
+    lengths: int64[N].
+    out: [M].
+    positions: int64[N].
+
+  Returns:
+    The number of pieces; None if no loop is loaded, `out` is not int32, or a
+    chunk must not be read, and `copy_pieces` must run.
+
+  Raises:
+    IndexError: If a span is not within the array, or not within `out`.
+  """
+  loop = compiled.find("copy_spans", _SLICE_S * len(starts))
+  if loop is None or itemsize > 4 or out.dtype != np.int32:
+    return None
+  flat = [compiled.flat(column, np.int64) for column in (starts, lengths)]
+  to = compiled.flat(positions, np.int64)
+  num_pieces = loop(addresses, itemsize, chunk, size, *flat, out, to)
+  if num_pieces == -2:
+    check_spans(starts, lengths, size, positions, len(out))
+  return None if num_pieces < 0 else num_pieces
 
 
 def check_rising(lengths: np.ndarray, path: str) -> None:

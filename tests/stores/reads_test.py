@@ -115,8 +115,8 @@ def test_spans_read_as_naive_slices_or_are_refused_as_they_are(
   starts, lengths = spans_of(*spans)
   store = stores.open_store(paths[compression], cache_bytes=room * CHUNK_BYTES)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(mapped_array, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
-    patch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
+    patch.setattr(span_reads, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
+    patch.setattr(span_reads, "GATHER_MEAN_LENGTH", 2**40)
     try:
       expected = naive_read(starts, lengths)
     except IndexError:
@@ -140,10 +140,8 @@ def test_spans_read_as_naive_slices_or_are_refused_as_they_are(
 def test_what_is_counted_does_not_depend_on_the_reader(
   paths, monkeypatch, gathered, spans
 ):
-  monkeypatch.setattr(
-    mapped_array, "GATHER_MIN_SPANS", 0 if gathered else 2**62
-  )
-  monkeypatch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
+  monkeypatch.setattr(span_reads, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
+  monkeypatch.setattr(span_reads, "GATHER_MEAN_LENGTH", 2**40)
   starts, lengths = spans_of(*[s for s in spans if naive_is_valid(s)])
   touched = [
     range(start // CHUNK, (start + length - 1) // CHUNK + 1)

@@ -14,7 +14,6 @@ import tensorstore as ts
 
 from chomp_data import stores
 from chomp_data.stores import span_reads
-from chomp_data.stores.zarr import mapped_array
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
@@ -135,9 +134,9 @@ def test_copied_spans_are_slices_of_the_tokens(
   tmp_path_factory, monkeypatch, case
 ):
   monkeypatch.setattr(
-    mapped_array, "GATHER_MIN_SPANS", 0 if case["gathered"] else 2**62
+    span_reads, "GATHER_MIN_SPANS", 0 if case["gathered"] else 2**62
   )
-  monkeypatch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
+  monkeypatch.setattr(span_reads, "GATHER_MEAN_LENGTH", 2**40)
   path = tmp_path_factory.mktemp("s") / "store"
   documents = documents_of(case["lengths"], case["vocab_size"])
   store = testing_stores.make_store(

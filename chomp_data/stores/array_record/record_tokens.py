@@ -18,7 +18,6 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.index import ragged
 from chomp_data.storage import checksums
-from chomp_data.storage import chunk_cache
 from chomp_data.stores import chunked_reads
 from chomp_data.stores import span_reads
 from chomp_data.stores.array_record import record_files
@@ -47,20 +46,7 @@ class RecordTokens(chunked_reads.ChunkedReads):
     self._offsets = index.offsets
     self._blocks = _Blocks(corpus, index, dtype)
     # The library reads with one thread.
-    self._cache = chunk_cache.ChunkCache(
-      self._blocks, cache_bytes, self.counters, in_threads=False
-    )
-
-  def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    return self._cache.get(chunks.tolist())
-
-  def _prefetch(self, chunks: np.ndarray) -> bool:
-    # They were read, not only requested: planning further ahead gains nothing.
-    self._cache.prefetch(chunks.tolist())
-    return False
-
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    self._cache.set_cache_bytes(cache_bytes)
+    self.read_through(self._blocks, cache_bytes, in_threads=False)
 
   def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return self._split(starts, lengths, starts)[0]

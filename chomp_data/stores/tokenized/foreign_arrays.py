@@ -8,7 +8,6 @@ object that was opened, and ids are below the vocabulary size.
 """
 
 import abc
-from collections.abc import Iterator
 from collections.abc import Sequence
 import hashlib
 import json
@@ -16,7 +15,6 @@ import json
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
@@ -35,7 +33,7 @@ _PAGES_TOGETHER = 256
 VersionedObject = tuple[str, int | str | None]
 
 
-class ForeignArray(chunked_reads.ChunkedReads):
+class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
   """An array in one or several objects."""
 
   def __init__(
@@ -83,19 +81,7 @@ class ForeignArray(chunked_reads.ChunkedReads):
       chunks_per_object=chunks_per_object,
       disk=kept,
     )
-    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
-      source, cache_bytes, self.counters
-    )
-
-  def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    return self.cache.get(chunks.tolist())
-
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    self.cache.set_cache_bytes(cache_bytes)
-
-  def _prefetch(self, chunks: np.ndarray) -> bool:
-    has_room = self.cache.prefetch(chunks.tolist())
-    return has_room and self._reader.place.is_remote
+    self.read_through(source, cache_bytes, plans_ahead=place.is_remote)
 
   @abc.abstractmethod
   def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
@@ -126,18 +112,7 @@ class Pages(ForeignArray):
     cache_bytes: int,
     disk: disk_cache.DiskCache | None = None,
   ):
-    """Reads nothing yet.
-
-    Args:
-      place: Where the object is.
-      page_object: The object.
-      dtype: Of its tokens.
-      size: How many there are.
-      page: Tokens that are read as one.
-      vocab_size: As in `ForeignArray`.
-      cache_bytes: As in `ForeignArray`.
-      disk: As in `ForeignArray`.
-    """
+    """Reads nothing yet; `page` tokens are read as one."""
     super().__init__(
       place,
       [page_object],
@@ -183,9 +158,9 @@ class ZarrArrays(ForeignArray):
       arrays: The objects of each array.
       sizes: Elements of each array that are in use.
       array_format: How they are stored.
-      vocab_size: As in `ForeignArray`.
-      cache_bytes: As in `ForeignArray`.
-      disk: As in `ForeignArray`.
+      vocab_size: As in `ForeignArray`, like the following ones.
+      cache_bytes: In memory.
+      disk: On a local disk.
     """
     super().__init__(
       place,

@@ -9,15 +9,11 @@ adopted (`checksum_sidecar`) are verified besides, when they are first read.
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.kernels import compiled
 from chomp_data.storage import checked_file
 from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 
 RESTORE = "Restore the file from a copy, or write it again."
-
-# Seconds that NumPy takes to copy a span.
-_SLICE_S = 0.5e-6
 
 
 class MappedTokens:
@@ -55,8 +51,7 @@ class MappedTokens:
     positions: np.ndarray,
   ) -> None:
     """Copies spans; see `base.Store.copy_tokens`."""
-    starts, lengths = np.asarray(starts), np.asarray(lengths)
-    positions = np.asarray(positions)
+    starts, lengths, positions = map(np.asarray, (starts, lengths, positions))
     size = len(self._file)
     span_reads.check_spans(starts, lengths, size, positions, len(out))
     self.counters.spans += len(starts)
@@ -67,15 +62,11 @@ class MappedTokens:
     values = self._file.values
     # Ids of 8 bytes could wrap to smaller ones.
     is_narrow = values.itemsize <= out.itemsize
-    loop = compiled.find("copy_spans", _SLICE_S * len(starts))
-    if loop is not None and is_narrow and out.dtype == np.int32:
-      flat = (compiled.flat(own, np.int64) for own in (starts, lengths))
-      to = compiled.flat(positions, np.int64)
-      loop(self._address, values.itemsize, max(size, 1), size, *flat, out, to)
-    else:
-      spans = np.stack([starts, lengths, positions]).T.tolist()
-      for start, length, position in spans:
-        out[position : position + length] = values[start : start + length]
+    layout = self._address, values.itemsize, max(size, 1), size
+    spans = starts, lengths, out, positions
+    if not is_narrow or span_reads.copy_compiled(*layout, *spans) is None:
+      pieces = np.zeros_like(starts), starts, lengths, positions
+      span_reads.copy_pieces(lambda _: [(0, values)], pieces, out)
     # A maximum of each range that was copied to: ids of other sources, which
     # may have more, are between them.
     unsigned = out.view(out.dtype.str.replace("i", "u"))

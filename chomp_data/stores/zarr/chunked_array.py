@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading arrays in buckets, and compressed ones: a cache of decoded chunks."""
 
-from collections.abc import Iterator
 import threading
 
 import numpy as np
 
 from chomp_data.storage import checksums
-from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
@@ -60,21 +58,9 @@ class ChunkedArray(stored_array.StoredArray):
       disk=None if disk is None else (*disk, name),
       has_crc=True,
     )
-    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
-      source, cache_bytes, counters
-    )
+    self.read_through(source, cache_bytes, plans_ahead=place.is_remote)
     self._indexes = object_chunks.ChunkIndexes(self._look_up)
     self._table_lock = threading.Lock()
-
-  def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    return self.cache.get(chunks.tolist())
-
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    self.cache.set_cache_bytes(cache_bytes)
-
-  def _prefetch(self, chunks: np.ndarray) -> bool:
-    has_room = self.cache.prefetch(chunks.tolist())
-    return has_room and self._reader.place.is_remote
 
   def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
     """Returns where chunks of a shard are stored."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.index import ragged
-from chomp_data.kernels import compiled
 from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
@@ -25,14 +24,6 @@ from chomp_data.stores.zarr import stored_array
 
 # A shard of 64 Mi tokens of two bytes is 128 MiB: 32 GiB of maps.
 MAX_OPEN_SHARDS = 256
-
-# Slices cost about 0.45 us a span, a gather 35 us and 5 ns a token (measured
-# on x86-64): below this mean length, and from this many spans on, it wins.
-GATHER_MEAN_LENGTH = 64
-GATHER_MIN_SPANS = 128
-
-# Seconds of a span.
-_SLICE_S = 0.5e-6
 
 # A chunk's first touch reads all of it. Where the system was asked for 128
 # chunks of 512 KiB at once that were not in memory, they took 0.1 s instead of
@@ -65,16 +56,13 @@ class MappedArray(stored_array.StoredArray):
     # Where a chunk begins in its shard, in words; set as shards are opened.
     self._base = np.zeros(self._layout.num_chunks, np.int64)
     self._shards: dict[int, np.ndarray] = {}
-    # Checked chunks of open shards; the hot path looks only here. Compiled, at
-    # where they lie in memory.
-    self._views: dict[int, np.ndarray] = {}
+    # Checked chunks of open shards in memory; 0 of others.
     self._address = np.zeros(self._layout.num_chunks, np.int64)
     self._lock = threading.RLock()
 
   def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     for chunk in chunks.tolist():
-      view = self._views.get(chunk)
-      yield chunk, self._view(chunk) if view is None else view
+      yield chunk, self._view(chunk)
 
   def copy_spans(
     self,
@@ -83,77 +71,38 @@ class MappedArray(stored_array.StoredArray):
     out: np.ndarray,
     positions: np.ndarray,
   ) -> None:
-    count = len(starts)
-    loop = compiled.find("copy_spans", _SLICE_S * count)
-    if loop is not None and self._copy_compiled(
-      loop, starts, lengths, out, positions
-    ):
+    layout = self._layout
+    if self._words_per_value == 1:
+      with self._lock:  # So that no map is closed meanwhile.
+        num_pieces = span_reads.copy_compiled(
+          self._address, self._word.itemsize, layout.chunk, layout.size,
+          starts, lengths, out, positions,
+        )  # fmt: skip
+      if num_pieces is not None:
+        self._count(len(starts), num_pieces)
+        return
+    elif out.itemsize != self._dtype.itemsize or not out.flags.c_contiguous:
+      values = np.empty(int(lengths.sum()), self._dtype)
+      at = np.cumsum(lengths) - lengths
+      self.copy_spans(starts, lengths, values, at)
+      out[ragged.ranges(positions, lengths)] = values
       return
-    if (
-      count >= GATHER_MIN_SPANS
-      and self._words_per_value == 1
-      and int(lengths.sum()) < GATHER_MEAN_LENGTH * count
-    ):
-      span_reads.check_spans(
-        starts, lengths, self._layout.size, positions, len(out)
-      )
-      self._gather_spans(starts, lengths, out, positions)
-      return
-    size, views = self._layout.chunk, self._views
+    else:
+      out = out.view(self._word)
+    words = self._words_per_value
     span_reads.check_spans(
-      starts, lengths, self._layout.size, positions, len(out)
+      starts, lengths, layout.size, positions, len(out) // words
     )
-    chunk = starts // size
-    first = starts - chunk * size
-    requests = int(np.count_nonzero(lengths))
-    for index, begin, length, position in zip(
-      chunk.tolist(),
-      first.tolist(),
-      lengths.tolist(),
-      positions.tolist(),
-      strict=True,
-    ):
-      end = begin + length
-      view = views.get(index)
-      if end <= size and view is not None:
-        out[position : position + length] = view[begin:end]
-        continue
-      # Unchecked chunks, and spans of several chunks.
-      while begin < end:
-        view = views.get(index)
-        if view is None:
-          view = self._view(index)
-        part = min(end, size) - begin
-        out[position : position + part] = view[begin : begin + part]
-        position += part
-        index, begin, end = index + 1, 0, end - size
-        requests += end > 0
-    self._count(count, requests)
-
-  def _copy_compiled(self, loop, starts, lengths, out, positions) -> bool:
-    """Copies what lies in chunks that were checked; returns whether all did."""
-    if self._words_per_value > 1 or out.dtype != np.int32:
-      return False
-    # So that no map is closed meanwhile.
-    with self._lock:
-      parts = loop(
-        self._address,
-        self._word.itemsize,
-        self._layout.chunk,
-        self._layout.size,
-        compiled.flat(starts, np.int64),
-        compiled.flat(lengths, np.int64),
-        out,
-        compiled.flat(positions, np.int64),
-      )
-    if parts == -2:
-      span_reads.check_spans(
-        starts, lengths, self._layout.size, positions, len(out)
-      )
-    if parts < 0:
-      return False
-    self._count(len(starts), parts)
-    return True
+    chunk, first, length, position = self._split(starts, lengths, positions)
+    self._count(len(starts), len(chunk))
+    self._verify(chunk)
+    pieces = (
+      chunk // layout.chunks_per_shard,
+      self._base[chunk] + words * first,
+      words * length,
+      words * position,
+    )
+    span_reads.copy_pieces(self._open_shards, pieces, out)
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     if not len(positions):
@@ -165,32 +114,20 @@ class MappedArray(stored_array.StoredArray):
       )
     self._count(len(positions), len(positions))
     size = self._layout.chunk
-    if low // size == high // size:
-      view = self._views.get(low // size)
-      if view is None:
-        view = self._view(low // size)
-      return view[positions - low // size * size]
     chunk = positions // size
     first = positions - chunk * size
-    out = np.empty(len(positions), self._layout.numpy_dtype)
-    for words, here in self._by_shard(chunk):
-      at = self._base[chunk[here]] + self._words_per_value * first[here]
+    self._verify(chunk)
+    shard = chunk // self._layout.chunks_per_shard
+    at = self._base[chunk] + self._words_per_value * first
+    out = np.empty(len(positions), self._dtype)
+    for number, here in ragged.by_value(shard):
+      words = self._open_shard(number)
       if self._words_per_value == 1:
-        out[here] = words[at]
+        out[here] = words[at[here]]
       else:
-        high_word = words[at + 1].astype(np.uint64) << np.uint64(32)
-        out[here] = (high_word | words[at]).view(np.int64)
+        high_word = words[at[here] + 1].astype(np.uint64) << np.uint64(32)
+        out[here] = (high_word | words[at[here]]).view(np.int64)
     return out
-
-  def _gather_spans(self, starts, lengths, out, positions) -> None:
-    chunk, first, length, position = span_reads.split_spans(
-      starts, lengths, positions, self._layout.chunk
-    )
-    self._count(len(starts), len(chunk))
-    for words, here in self._by_shard(chunk):
-      counts = length[here]
-      at = ragged.ranges(self._base[chunk[here]] + first[here], counts)
-      out[ragged.ranges(position[here], counts)] = words[at]
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     # Maps are the system's cache.
@@ -215,26 +152,18 @@ class MappedArray(stored_array.StoredArray):
     file_maps.read_soon(self._shards[shard][first : first + words])
     self._advised[chunk] = True
 
-  def _by_shard(
-    self, chunk: np.ndarray
-  ) -> Iterator[tuple[np.ndarray, np.ndarray | slice]]:
-    """Yields (words of a shard, which of int64[N] chunks are in it), checked.
+  def _verify(self, chunks: np.ndarray) -> None:
+    """Maps int64[N] chunks, and checks those that were not yet."""
+    is_new = self._address[chunks] == 0
+    if is_new.any():
+      for chunk in np.unique(chunks[is_new]).tolist():
+        self._view(chunk)
 
-    Whatever is selected by the second value has its chunks verified.
-    """
-    if not len(chunk):
-      return
-    if not self._verified[chunk].all():
-      for one in np.unique(chunk).tolist():
-        if not self._verified[one]:
-          self._view(one)
-    shard = chunk // self._layout.chunks_per_shard
-    first = int(shard[0])
-    if (shard == first).all():
-      yield self._open_shard(first), slice(None)
-      return
-    for one in np.unique(shard).tolist():
-      yield self._open_shard(one), np.flatnonzero(shard == one)
+  def _open_shards(
+    self, shards: np.ndarray
+  ) -> Iterator[tuple[int, np.ndarray]]:
+    for shard in shards.tolist():
+      yield shard, self._open_shard(shard)
 
   def _view(self, chunk: int) -> np.ndarray:
     """Returns a chunk's values, checked the first time."""
@@ -261,7 +190,6 @@ class MappedArray(stored_array.StoredArray):
             f" {stored.tobytes().hex()}",
           )
         self._verified[chunk] = True
-      self._views[chunk] = values
       self._address[chunk] = data.__array_interface__["data"][0]
       return values
 
@@ -310,6 +238,4 @@ class MappedArray(stored_array.StoredArray):
     # Views that another thread still holds keep the map alive.
     chunks = self._layout.chunks_of_shard(shard)
     self._address[chunks.start : chunks.stop] = 0
-    for chunk in chunks:
-      self._views.pop(chunk, None)
     del self._shards[shard]
