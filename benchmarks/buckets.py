@@ -363,11 +363,11 @@ def shares(directory: pathlib.Path) -> Lines:
   for what, pipe in runs.items():
     used = np.stack(
       [
-        [own.units for own in pipe.run_plan.mix.consumed(step).values()]
+        [own.units for own in pipe.accounts.questions.consumed(step).values()]
         for step in range(steps + 1)
       ]
     )
-    names = list(pipe.run_plan.mix.consumed(0))
+    names = list(pipe.accounts.questions.consumed(0))
     share = np.asarray([weights[name] for name in names])
     batch = np.diff(used.sum(axis=1)).max()
     apart = np.abs(used - share * used.sum(axis=1, keepdims=True)).max(axis=0)

@@ -300,7 +300,7 @@ def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
     times = [_seconds(mix.plan, _rows(step)) for step in range(60)]
     lines.append(
       [
-        f"{sum(len(part) for part in mix.ordered().values()):,}",
+        f"{sum(len(part) for part in mix.parts.values()):,}",
         f"{build:.2f}",
         f"{kept / 1e6:.2f}",
         f"{used / 1e6:.2f}",

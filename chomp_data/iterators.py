@@ -30,6 +30,7 @@ from chomp_data.loading import feed
 from chomp_data.loading import placement
 from chomp_data.loading import state
 from chomp_data.loading import workers
+from chomp_data.plans import answers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
 from chomp_data.plans import consumption
@@ -356,7 +357,7 @@ def padding_rows(
   plan, transforms = pipe.run_plan, [*pipe.operations, *operations]
   padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
-    example = next(plan.examples(number), None)
+    example = next(answers.of(plan).examples(number), None)
     if example is None:
       continue
     planned = example[1]

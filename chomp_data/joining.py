@@ -26,6 +26,7 @@ from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.plans import consumption
+from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 from chomp_data.stores import concatenated
 
@@ -124,7 +125,7 @@ def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:
 
   It is at least 1, because stores of the first epoch are there from the start.
   """
-  counts = consumption.consumed(plan, min(step, plan.step_limit))
+  counts = consumption.consumed(plan, min(step, plan_lib.step_limit(plan)))
   row = sum(counts[name].values())
   epoch, index = plan.ordered[name].epochs.locate(np.asarray([row], np.int64))
   return max(1, int(epoch[0]) + bool(index[0]))

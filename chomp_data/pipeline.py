@@ -141,13 +141,11 @@ class Pipeline:
             f" that processes read each other's blocks of {name!r}. Unset"
             f" balance, or sources.{name}.shuffle.lanes."
           )
-    yield from answers.of(self.run_plan).warnings()
-    if self.num_steps is not None:
-      if self.run_plan.mix is not None:
-        yield from self.run_plan.mix.unserved(self.num_steps)
-      yield from answers.repeats(
-        self.run_plan, self.num_steps, self.run_options.max_epochs
-      )
+    questions, num_steps = answers.of(self.run_plan), self.num_steps
+    yield from questions.warnings()
+    if num_steps is not None:
+      yield from questions.unserved(num_steps)
+      yield from questions.repeats(num_steps, self.run_options.max_epochs)
 
   @property
   def num_steps(self) -> int | None:
@@ -207,7 +205,7 @@ class Pipeline:
       **self.options.fingerprint(),
       **({} if section is None else section.fingerprint()),
       **self.run_plan.fingerprint,
-      **self.run_plan.gone.fingerprint_field,
+      **self.run_plan.tombstones.fingerprint_field,
     }
 
   @schema.arguments(step=_STEP)
@@ -233,7 +231,7 @@ class Pipeline:
       IndexError: If a step is not of the run.
       TypeError: If samples are arrays.
     """
-    return self.run_plan.spans(step, count)
+    return plan_lib.spans_of(self.run_plan, step, count)
 
   @schema.arguments(step=_STEP, shards=_MAPPING)
   def row_order(
@@ -345,7 +343,7 @@ class Pipeline:
       )
     return {
       name: applying.applied(self.run_plan.read(planned), self.operations)
-      for name, planned in self.run_plan.examples(bucket)
+      for name, planned in answers.of(self.run_plan).examples(bucket)
     }
 
   @schema.arguments(
@@ -390,7 +388,7 @@ class Pipeline:
     with zarr_opening.copying():
       for source in plan.sources.values():
         _ = source.store.opened
-    plan.expect_reading()
+    planning.expect_reading(plan, self.run_options)
     return batches.BatchSource(
       plan,
       self._by_bucket(rows),
@@ -448,7 +446,7 @@ class Pipeline:
   def describe(self) -> str:
     """Returns the run's summary for the log: the shapes that will come."""
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
-    shapes, *lines = self.run_plan.describe()
+    shapes, *lines = answers.of(self.run_plan).describe()
     epochs = self.options.epochs or "for ever"
     of = " of" if self.run_options.kind == "rows" else ""
     head = (
@@ -461,7 +459,7 @@ class Pipeline:
         f"{low} .. {high}" for low, high in self.run_plan.steps.skip
       )
       entries.append(f"  skip: data steps {skipped}")
-    entries += self.run_plan.gone.describe()
+    entries += self.run_plan.tombstones.describe()
     entries += self._trusted()
     return "\n".join([head, *entries, *lines])
 

@@ -434,7 +434,6 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       max_epochs={n: source.max_epochs for n, source in run.sources.items()},
       path=f"{PATH}.mix",
     )
-  repeats = run.mix is not None and run.mix.policy.repeats
   plan = rows_plan.RowsPlan(
     ordered,
     steps=steps,
@@ -443,13 +442,9 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     document_id=options.document_id,
     extra=options.extra_fields([source.store for source in ordered.values()]),
     mix=mix,
-    gone=_tombstones(
+    tombstones=_tombstones(
       run, {name: source.store for name, source in ordered.items()}
     ),
-    passes={
-      name: source.max_epochs or (None if repeats else options.epochs)
-      for name, source in run.sources.items()
-    },
   )
   if options.document_id and any(
     source.store.num_documents > _MAX_INT32 for source in plan.sources.values()
@@ -469,6 +464,16 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       ]
     )
   return plan
+
+
+def expect_reading(plan: plan_lib.Plan, run: options_lib.RunOptions) -> None:
+  """Tells sources how many epochs will be read, so that they prepare them."""
+  if not isinstance(plan, rows_plan.RowsPlan):
+    return
+  repeats = run.mix is not None and run.mix.policy.repeats
+  for name, source in run.sources.items():
+    most = source.max_epochs or (None if repeats else run.data.epochs)
+    plan.ordered[name].prepare(most)
 
 
 def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
@@ -530,7 +535,9 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       },
     },
     by_tokens=by_tokens,
-    gone=_tombstones(run, {name: text.store for name, text in texts.items()}),
+    tombstones=_tombstones(
+      run, {name: text.store for name, text in texts.items()}
+    ),
     path=PATH,
   )
 

@@ -203,9 +203,8 @@ def _step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     ]
-  if pipe.run_plan.mix is not None:
-    for line in pipe.run_plan.mix.unserved(train.num_steps):
-      logging.warning("%s", line)
+  for line in pipe.accounts.questions.unserved(train.num_steps):
+    logging.warning("%s", line)
   return []
 
 

@@ -240,7 +240,7 @@ def test_a_unit_of_rows_is_a_function_and_an_entry(head, store, monkeypatch):
   spans = pipe.plan(0, step)
   rows = spans.row_sums(spans.length**2 // SEQ_LEN)
   given = np.bincount(spans.row_source(), rows)
-  assert pipe.run_plan.mix.consumed(step)["a"].units == given[0]
+  assert pipe.accounts.questions.consumed(step)["a"].units == given[0]
   assert abs(given[0] / 3 - given[1]) <= SEQ_LEN
 
 
@@ -266,7 +266,7 @@ def test_a_unit_of_buckets_is_a_function_and_an_entry(store, monkeypatch):
   )
   pipe = pipeline.build(config)
   assert pipe.fingerprint["mix"]["unit"] == "squares"
-  shares = pipe.run_plan.mix.consumed(pipe.num_steps // 2)
+  shares = pipe.accounts.questions.consumed(pipe.num_steps // 2)
   assert shares["a"].units % 64 == 0 < shares["a"].units
 
 

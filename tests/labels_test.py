@@ -178,7 +178,7 @@ def test_a_mix_of_stores_with_and_without_labels(corpora, rows, unit):
   pipe = check_run(rows_config(corpora, rows, names, mix=mix), corpora)
   if unit == "loss_tokens":
     step = pipe.num_steps // 2
-    own = pipe.run_plan.mix.consumed(step)
+    own = pipe.accounts.questions.consumed(step)
     accounts = pipe.accounts.at(step)
     assert all(own[n].units == accounts[n].loss_tokens for n in names)
     level = [own["chats"].units / 2, own["masked"].units, own["text"].units]

@@ -236,12 +236,12 @@ def _within(step: int | None, steps: int) -> int | None:
 def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
   """Returns where weights, batch sizes and data steps change."""
   found: list[tuple[int, str, str]] = []
-  mix, run_steps = pipe.run_plan.mix, pipe.run_plan.steps
-  for step, weights in [] if mix is None else mix.stages:
+  questions, run_steps = answers.of(pipe.run_plan), pipe.run_plan.steps
+  for step, weights in questions.stages:
     whole = sum(weights.values())
     shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
     found.append((step, "stage", ", ".join(shares)))
-  for step, text in answers.of(pipe.run_plan).stages():
+  for step, text in questions.bucket_stages():
     _, _, shares = text.partition(": ")
     found.append((step, "buckets", shares))
   if len(run_steps.sizes) > 1:

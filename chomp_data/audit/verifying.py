@@ -20,6 +20,7 @@ from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import certifying
 from chomp_data.plans import digests
+from chomp_data.plans import plan as plan_lib
 
 # Rows planned at once.
 _ROWS = 4_096
@@ -228,7 +229,7 @@ def sums(
   """
   plan = pipe.run_plan
   if steps:
-    plan.check_steps(steps.start, len(steps))
+    plan_lib.check_steps(plan, steps.start, len(steps))
   certifier = certifying.Certifier(plan)
   rows = total = values = 0
   step = steps.start
@@ -323,7 +324,7 @@ def _planned(
   run: pipeline.Pipeline, saved: certificate.Segment, done: Done
 ) -> certificate.Segment | None:
   """Returns what the plan says of the steps of a segment."""
-  if saved.last > run.run_plan.step_limit:
+  if saved.last > plan_lib.step_limit(run.run_plan):
     return None
   steps, tokens = range(saved.first, saved.last), saved.tokens is not None
   found = sums(run, steps, tokens, done)

@@ -107,13 +107,13 @@ def exposures(
     )
   _check_step(pipe, "last", last)
   if consumption.is_removed_before(plan, last):
-    edge = max(first, steps.before(plan.gone.first_step or 0))
+    edge = max(first, steps.before(plan.tombstones.first_step or 0))
     counts = np.zeros(questions.num_documents(source), np.int64)
     if first < edge:
       counts += exposures(pipe, source, first, edge)
     number = pipe.source_names.index(source)
     for step in range(edge, last, _STEPS):
-      spans = plan.spans(step, min(_STEPS, last - step)).live()
+      spans = plan_lib.spans_of(plan, step, min(_STEPS, last - step)).live()
       documents = spans.document[spans.source == number]
       counts += np.bincount(documents, minlength=len(counts))
     return counts
@@ -151,7 +151,7 @@ class Visits:
     self._document = document
     self._trail = trail(pipe, source, document)
     number = pipe.source_names.index(source)
-    self._touched, self._gone = pipe.run_plan.gone.times(number, document)
+    self._touched, self._gone = pipe.run_plan.tombstones.times(number, document)
     self._counted: dict[int, int] = {}
 
   def count_before(self, step: int) -> int:

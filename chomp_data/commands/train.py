@@ -407,7 +407,7 @@ class Run:
     self.curves.add(step, points)
     self.metrics.tell({name: points[name] for name in _TOLD}, self.last_sources)
     shown = []
-    if self.pipe.run_plan.mix is not None:
+    if self.pipe.accounts.questions.stages:
       shown += by_source.lines(self.last_sources)
     if self.by_bucket is not None:
       shown += self.by_bucket.stages(step)

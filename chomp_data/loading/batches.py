@@ -128,6 +128,8 @@ class BatchSource(workers.SentToWorkers):
         devices make the fields: one field `wire`, uint16[R, words].
     """
     self._plan = plan
+    # To plan some rows of a mix takes as long as to plan all of them.
+    self._merges_rows = not plan.by_bucket and len(plan.source_names) > 1
     self._rows = None if rows is None else dict(rows)
     self._fingerprint = fingerprint
     self._group_steps = group_steps
@@ -171,12 +173,12 @@ class BatchSource(workers.SentToWorkers):
     return self._plan.steps
 
   def __len__(self) -> int:
-    return self._plan.step_limit
+    return plan_lib.step_limit(self._plan)
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
     step = integers.whole("index", index, "Iterate over the steps.")
-    self._plan.check_steps(step)
+    plan_lib.check_steps(self._plan, step)
     (batch,) = self.read(range(step, step + 1))
     return batch
 
@@ -190,7 +192,7 @@ class BatchSource(workers.SentToWorkers):
       step: The first of them.
       most: How many, at most.
     """
-    self._plan.check_steps(step)
+    plan_lib.check_steps(self._plan, step)
     with self._lock:
       group = self._group_of(step)
       count = 1
@@ -236,7 +238,9 @@ class BatchSource(workers.SentToWorkers):
       ]
 
   def __repr__(self) -> str:
-    return f"{self._plan.reader_name}({self._fingerprint})"
+    # Grain's own states hold these names.
+    name = "BucketBatches" if self._plan.by_bucket else "BatchSource"
+    return f"{name}({self._fingerprint})"
 
   def arguments(self) -> dict[str, Any]:
     """Returns what its constructor takes; see `SentToWorkers`."""
@@ -388,7 +392,7 @@ class BatchSource(workers.SentToWorkers):
       most = min(len(self._ahead) + _PLANNED_WITH_ONE, _GROUPS_AHEAD)
       while len(self._ahead) < most:
         step = last.steps[-1] + self._own_stride
-        if step >= self._plan.step_limit:
+        if step >= plan_lib.step_limit(self._plan):
           break
         last = self._planned(step)
         self._ahead.append(last)
@@ -432,7 +436,7 @@ class BatchSource(workers.SentToWorkers):
   def _rows_at(self, step: int) -> int:
     """Returns the rows to be planned with a step."""
     most = _PLANNED_ROWS
-    if self._plan.merges_rows:
+    if self._merges_rows:
       most = max(most, min(_SOURCE_ROWS * len(self._plan.sources), _MOST_ROWS))
     last = range(0)
     if self._ahead or self._groups:
@@ -450,7 +454,7 @@ class BatchSource(workers.SentToWorkers):
     # From here on: what a run that was resumed has behind it is not fetched.
     bucket = self._plan.at(step)[1]
     rows = self._local(bucket)
-    if self._plan.merges_rows:
+    if self._merges_rows:
       rows = self._plan.buckets[bucket].batch_size * stride
     elif balance.shards_of(self._plan, step, self._shards) > 1:
       # Which of them are this process's, their costs decide.

@@ -45,21 +45,6 @@ _PLACED_ROWS = 2**17
 _ENDLESS = 2**62
 
 
-@dataclasses.dataclass(frozen=True)
-class Consumed:
-  """What a run has consumed of a source before a step.
-
-  Attributes:
-    rows: Rows, including those before the start of the run.
-    units: What these rows consumed, in the unit that is balanced.
-    epochs: Passes over the source, the current one as a fraction.
-  """
-
-  rows: int
-  units: int
-  epochs: float
-
-
 def _parts(value: Any) -> dict[str, row_source.RowSource]:
   if not isinstance(value, Mapping):
     raise TypeError
@@ -83,6 +68,13 @@ class MixtureSource:
   is furthest behind its share. `make_iterator` also permutes the rows of each
   global batch, which `mix[i]` does not: batches of consecutive rows hold the
   same rows as those of a run, in another order. `plan` uses the order of a run.
+
+  Attributes:
+    name: "mix".
+    options: The options of the mix.
+    parts: The sources by name, in the order of their numbers.
+    stages: (from_step, weights of sources by name).
+    document_slots: The most spans of a row.
   """
 
   @schema.arguments(
@@ -142,13 +134,15 @@ class MixtureSource:
       options.all_stages(own_weights)
     )
     names = mix_options.in_order_of_joining(parts, self.stages)
-    self._parts = {name: parts[name] for name in names}
+    self.parts: dict[str, row_source.RowSource] = {
+      name: parts[name] for name in names
+    }
     self._names = names
-    self._lanes = placing.Lanes(self._parts, path)
-    self._layout = self._parts[names[0]].layout
+    self._lanes = placing.Lanes(self.parts, path)
+    self._layout = self.parts[names[0]].layout
     self.document_slots: int = max(p.document_slots for p in parts.values())
     self._one_layout = all(
-      part.layout == self._layout for part in self._parts.values()
+      part.layout == self._layout for part in self.parts.values()
     )
     self._check_trained()
     epochs = options.passes(epochs)
@@ -168,14 +162,14 @@ class MixtureSource:
         options.balanced_unit,
         (max_epochs or {}).get(name) if repeats else limits[name],
       )
-      for name, part in self._parts.items()
+      for name, part in self.parts.items()
     }
     for name, units in self._units.items():
       if units.is_long():
         logging.warning("%s: %s: %s.", path, name, units.planned())
     exhausted_at = {
       name: part.epochs.total(limits[name] or 1) if repeats else None
-      for name, part in self._parts.items()
+      for name, part in self.parts.items()
     }
     self._start = self._starts()
     unknown = [entry["spec"] for entry in self.foreign_specs()]
@@ -244,7 +238,7 @@ class MixtureSource:
     return row_reading.batch_of(
       self,
       self._planned(rows),
-      [part.store for part in self._parts.values()],
+      [part.store for part in self.parts.values()],
       self.document_slots,
     )
 
@@ -287,7 +281,7 @@ class MixtureSource:
   def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
     """Plans rows at positions of the merge; those of a source together."""
     number, row = self._merge.locate(positions)
-    parts = list(self._parts.values())
+    parts = list(self.parts.values())
     plans, picks = [], []
     for i, pick in ragged.by_value(number):
       plans.append(parts[i].plan(row[pick]))
@@ -312,7 +306,7 @@ class MixtureSource:
         all.
     """
     return row_reading.read_apart(
-      dict(enumerate(self._parts.values())),
+      dict(enumerate(self.parts.values())),
       spans,
       self._one_layout,
       lambda sources, part: row_reading.read(sources, part, extra, columns),
@@ -324,7 +318,7 @@ class MixtureSource:
     Returns whether it helps to plan further ahead.
     """
     more = []
-    for number, part in enumerate(self._parts.values()):
+    for number, part in enumerate(self.parts.values()):
       pick = np.flatnonzero(spans.source == number)
       if pick.size:
         part_spans = spans.take(pick, spans.row[pick], spans.num_rows)
@@ -336,49 +330,22 @@ class MixtureSource:
     """Returns (first, last + 1) of the rows that are best read together."""
     return row_source.group_of(row)
 
-  def consumed(self, step: int) -> dict[str, Consumed]:
-    """Returns what the steps before `step` have consumed, by source.
+  def consumed(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what sources have consumed before a row of the mix.
 
     Args:
-      step: At most the steps of the run.
+      row: The row; rows beyond the end consume nothing.
+
+    Returns:
+      int64[S], rows, including those before the start of the run, and int64[S],
+      what they consumed in the unit that is balanced.
     """
-    rows, units = self._merge.consumed(self._position_of(step))
-    consumed = {}
-    for (name, part), row, sums in zip(
-      self._parts.items(), rows.tolist(), units.tolist(), strict=True
-    ):
-      consumed[name] = Consumed(row, sums, part.epochs.passes(row))
-    return consumed
-
-  def intended(self, step: int) -> dict[str, float]:
-    """Returns the share of each source that has rows left, by weight.
-
-    Raises:
-      IndexError: If the step is not of the run.
-    """
-    steps = self._steps
-    data_step = steps.data_step(step)
-    first = steps.first_row(data_step)
-    end = _ENDLESS if self._end is None else self._end
-    if not 0 <= first < end:
-      last = steps.before(steps.step_of_row(end - 1))
-      raise IndexError(
-        f"step must be in 0 .. {last}, got {step}. Ask for a step of the run."
-      )
-    ended = {}
-    for name, rows in self.rows_before(first).items():
-      num_rows = self._units[name].num_rows
-      ended[name] = num_rows is not None and rows >= num_rows
-    return mix_options.shares_at(self.stages, data_step, ended)
-
-  def ordered(self) -> dict[str, row_source.RowSource]:
-    """Returns the sources of the run in their orders, by name."""
-    return dict(self._parts)
+    return self._merge.consumed(self._limited(row))
 
   def rows_before(self, row: int) -> dict[str, int]:
     """Returns how many rows of each source are before a row of the mix."""
     rows = self._merge.rows_at(row).tolist()
-    return dict(zip(self._parts, rows, strict=True))
+    return dict(zip(self.parts, rows, strict=True))
 
   def num_rows(self, source: str) -> int | None:
     """Returns the number of rows of a source; None if it has no end."""
@@ -426,7 +393,7 @@ class MixtureSource:
     return [
       {"spec": spec, "row_offset": rows, "token_offset": tokens or 0}
       for spec, rows, tokens in self.options.resume_state or ()
-      if spec not in self._parts
+      if spec not in self.parts
     ]
 
   def unserved(self, num_steps: int) -> list[str]:
@@ -435,13 +402,14 @@ class MixtureSource:
     Each stage that begins within the run is examined.
 
     Args:
-      num_steps: Steps of the run.
+      num_steps: Data steps of the run.
     """
+    end = self._limited(self._steps.first_row(num_steps))
     return mix_options.unserved_lines(
       self._path,
       self.stages,
-      self._merge.unserved(self._position_of(num_steps)),
-      self._steps.data_step(num_steps),
+      self._merge.unserved(end),
+      num_steps,
       self._steps.step_of_row,
     )
 
@@ -460,7 +428,7 @@ class MixtureSource:
       },
       "sources": {
         name: {**part.fingerprint, **self._epochs_fields[name]}
-        for name, part in self._parts.items()
+        for name, part in self.parts.items()
       },
     }
 
@@ -487,7 +455,7 @@ class MixtureSource:
       if planned is not None:
         lines.append(f"  {name}: {planned}")
     return "\n".join(
-      [*lines, *(part.describe() for part in self._parts.values())]
+      [*lines, *(part.describe() for part in self.parts.values())]
     )
 
   def _check_trained(self) -> None:
@@ -499,7 +467,7 @@ class MixtureSource:
       f"`{self._path}.unit` must be another where no token of a source is"
       f" trained on, got {unit!r} with {name!r}, of {part.store.path}. Balance"
       " 'tokens', or leave the source out."
-      for name, part in self._parts.items()
+      for name, part in self.parts.items()
       if not row_labels.trains_on_any(part.store)
     ]
     if problems:
@@ -590,7 +558,7 @@ class MixtureSource:
     self, rows: np.ndarray, permute: Callable[..., np.ndarray]
   ) -> np.ndarray:
     """Returns rows permuted within their batches by `permute`."""
-    if len(self._parts) == 1 or self._steps.distinct_sizes == (1,):
+    if len(self.parts) == 1 or self._steps.distinct_sizes == (1,):
       return rows
     step = self._steps.steps_of_rows(rows)
     first, size = self._rows_of_steps(step)
@@ -601,9 +569,9 @@ class MixtureSource:
       return permuted
     return np.where(self._alone[self._stages_of(step)], rows, permuted)
 
-  def _position_of(self, step: int) -> int:
-    position = self._steps.first_row(self._steps.data_step(step))
-    return position if self._end is None else min(position, self._end)
+  def _limited(self, row: int) -> int:
+    """Returns a row, or the end of the mix if that is before it."""
+    return row if self._end is None else min(row, self._end)
 
   def _starts(self) -> dict[str, tuple[int, int]]:
     """Returns (rows, units) at which sources start, from `resume_state`.

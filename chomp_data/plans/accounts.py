@@ -85,7 +85,7 @@ class Accounts:
     self._plan = plan
     self._entries = list(entries)
     self.questions: questions_lib.Questions = answers.of(plan)
-    self._totals = totals_lib.PlanTotals(plan)
+    self._totals = totals_lib.PlanTotals(self.questions)
     # The totals of the last step at which they are known.
     self._base: totals_lib.Totals | None = None
     # The totals of a state, until a reader has compared them with the plan.

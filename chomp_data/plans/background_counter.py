@@ -152,12 +152,13 @@ class BackgroundCounter(Generic[_Start]):
 
   def _count(self, plan: plan_lib.Plan) -> None:
     step, rows = self._first, _FIRST_ROWS
-    while not self._closed and step < plan.step_limit:
+    limit = plan_lib.step_limit(plan)
+    while not self._closed and step < limit:
       if step >= self._step + _STEPS_AHEAD:
         self._wake.wait()
         self._wake.clear()
         continue
-      end = min(step + _STEPS_AHEAD, plan.step_limit)
+      end = min(step + _STEPS_AHEAD, limit)
       with self._lock:
         steps = next(ledger_lib.groups(plan, step, end, rows))
         self._ledger.add(steps, plan.planned(steps.start, len(steps)))

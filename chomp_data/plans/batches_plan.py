@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of runs in buckets: each batch is of one source and one shape."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import fractions
 import functools
 from typing import Any
 
@@ -14,17 +14,14 @@ import numpy as np
 from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
-from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import summary
-from chomp_data.plans import tombstones
+from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
-from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_transfer
 
-# The limit of step numbers in a run without an end.
-_ENDLESS = 2**40
+# (from_step, weights by name).
+Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 class BatchesPlan(plan_lib.Plan):
@@ -33,12 +30,14 @@ class BatchesPlan(plan_lib.Plan):
   Attributes:
     datasets: By name, in the order of their numbers.
     schedule: The dataset, bucket and samples of each data step.
+    stages: (from_step, weights of datasets).
     bucket_stages: (from_step, weights of buckets), or None.
+    fingerprints: Those of the sections `buckets` and `mix`, and under `sources`
+      those of the order of each dataset.
     by_tokens: Whether the mix balances datasets of text by tokens.
     path: Dotted path of `config.data`, for messages.
   """
 
-  reader_name = "BucketBatches"
   by_bucket = True
 
   def __init__(
@@ -48,11 +47,11 @@ class BatchesPlan(plan_lib.Plan):
     schedule: schedule_lib.BucketSchedule,
     *,
     steps: steps_lib.Steps,
-    stages: mix_lib.Stages,
-    bucket_stages: mix_lib.Stages | None,
+    stages: Stages,
+    bucket_stages: Stages | None,
     fingerprints: Mapping[str, Mapping[str, Any]],
     by_tokens: bool,
-    gone: tombstones.Tombstones,
+    tombstones: tombstones_lib.Tombstones,
     path: str,
   ):
     """Binds datasets to their schedule.
@@ -67,14 +66,14 @@ class BatchesPlan(plan_lib.Plan):
       fingerprints: Those of the sections `buckets` and `mix`, and under
         `sources` those of the order of each dataset.
       by_tokens: Whether the mix balances datasets of text by tokens.
-      gone: Documents and spans that are removed.
+      tombstones: Documents and spans that are removed.
       path: Dotted path of `config.data`, for messages.
     """
     self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
     self.buckets: tuple[buckets_lib.Bucket, ...] = tuple(buckets)
     self.schedule = schedule
     self.steps: steps_lib.Steps = steps
-    self.gone: tombstones.Tombstones = gone
+    self.tombstones: tombstones_lib.Tombstones = tombstones
     self.source_names: list[str] = list(self.datasets)
     self.sources: dict[str, row_source.RowSource] = {
       name: dataset.text
@@ -82,16 +81,11 @@ class BatchesPlan(plan_lib.Plan):
       if dataset.text is not None
     }
     self._numbered = tuple(self.datasets.values())
-    self.bucket_stages: mix_lib.Stages | None = bucket_stages
-    self._fingerprints = fingerprints
+    self.stages = [(step, dict(weights)) for step, weights in stages]
+    self.bucket_stages: Stages | None = bucket_stages
+    self.fingerprints: Mapping[str, Mapping[str, Any]] = fingerprints
     self.by_tokens: bool = by_tokens
     self.path: str = path
-    self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
-    mix = mix_lib.BatchMix(
-      schedule, steps, stages, self._samples, f"{path}.mix"
-    )
-    self._stages = mix.stages
-    self.mix: mix_lib.Mix | None = mix if len(self.datasets) > 1 else None
 
   @property
   def num_steps(self) -> int | None:
@@ -99,31 +93,10 @@ class BatchesPlan(plan_lib.Plan):
     end = self.schedule.num_steps
     return None if end is None else self.steps.before(end)
 
-  @property
-  def step_limit(self) -> int:
-    """Steps below this can be read."""
-    return _ENDLESS if self.num_steps is None else self.num_steps
-
   def at(self, step: int) -> tuple[int | None, int]:
     """Returns the numbers of the dataset and of the bucket of a step."""
-    self.check_steps(step)
+    plan_lib.check_steps(self, step)
     return self.schedule.at(self.steps.data_step(int(step)))
-
-  def spans(
-    self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
-  ) -> spans_lib.Spans:
-    """Plans consecutive steps of text without reading tokens."""
-    self.check_steps(first_step, count)
-    parts = []
-    for step in range(first_step, first_step + count):
-      spans = self._step(step, rows).spans
-      if spans is None:
-        raise TypeError(
-          f"steps must hold text to have spans, got arrays at step {step}. Ask"
-          " for its samples."
-        )
-      parts.append(spans)
-    return parts[0] if count == 1 else spans_lib.concatenated(parts)
 
   def planned(
     self,
@@ -132,13 +105,13 @@ class BatchesPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for one step: steps differ in their shapes."""
+    """Plans a step without reading a token: steps differ in their shapes."""
     del stride
     if count != 1:
       raise ValueError(
         f"`count` must be 1, got {count}. Steps differ in their shapes."
       )
-    self.check_steps(first_step)
+    plan_lib.check_steps(self, first_step)
     return self._step(first_step, rows)
 
   def _step(
@@ -148,16 +121,17 @@ class BatchesPlan(plan_lib.Plan):
     dataset, bucket = self.schedule.at(step)
     bucket_rows = None if rows is None else rows[self.buckets[bucket].name]
     samples = self.schedule.samples(step, bucket_rows)
-    planned = self._planned(dataset, bucket, samples)
+    planned = self.planned_samples(dataset, bucket, samples)
     if planned.spans is None:
       return planned
     steps = np.full(planned.spans.num_rows, step)
-    spans = self.gone.without(planned.spans, steps)
+    spans = self.tombstones.without(planned.spans, steps)
     return dataclasses.replace(planned, spans=spans)
 
-  def _planned(
+  def planned_samples(
     self, dataset: int, bucket: int, samples: np.ndarray
   ) -> plan_lib.Planned:
+    """Plans samples of one dataset and bucket, with no document removed."""
     spans = self._numbered[dataset].spans(bucket, samples)
     if spans is not None:
       source = np.full(len(spans), dataset, np.int32)
@@ -198,17 +172,11 @@ class BatchesPlan(plan_lib.Plan):
       i: dataset.rows[bucket] for i, dataset in enumerate(self._numbered)
     }
     first = self._numbered[0]
-    removes = self.gone.first_step is not None
+    removes = self.tombstones.first_step is not None
     row_format = row_transfer.format_of(
       sources.values(), first.extra, first.document_slots, removes
     )
     return plan_lib.Transfer(row_format, sources)
-
-  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
-    """Yields (dataset name, plan of its first sample in a bucket)."""
-    for number, (name, dataset) in enumerate(self.datasets.items()):
-      if dataset.counts.get(self.buckets[bucket].name):
-        yield name, self._planned(number, bucket, np.zeros(1, np.int64))
 
   def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns samples by dataset and bucket before a data step, no padding."""
@@ -230,32 +198,21 @@ class BatchesPlan(plan_lib.Plan):
     stages = self.bucket_stages
     return {
       "buckets": {
-        **self._fingerprints["buckets"],
+        **self.fingerprints["buckets"],
         "batch_sizes": {
           bucket.name: bucket.batch_size for bucket in self.buckets
         },
         "stages": None if stages is None else _as_json(stages),
       },
-      "mix": {**self._fingerprints["mix"], "stages": _as_json(self._stages)},
+      "mix": {**self.fingerprints["mix"], "stages": _as_json(self.stages)},
       "sources": {
-        name: {**dataset.fingerprint, **self._fingerprints["sources"][name]}
+        name: {**dataset.fingerprint, **self.fingerprints["sources"][name]}
         for name, dataset in self.datasets.items()
       },
     }
 
-  def describe(self) -> list[str]:
-    """Returns the lines for the log: shapes, buckets, stages and datasets."""
-    return [
-      f"in {len(self.buckets)} static shapes"
-      f" ({self._fingerprints['buckets']['kind']}), by"
-      f" {self._fingerprints['mix']['unit']}",
-      *summary.bucket_lines(self.datasets, self.buckets, self.schedule),
-      *summary.stage_lines(self, self.datasets, self.bucket_stages),
-      *(dataset.describe() for dataset in self.datasets.values()),
-    ]
 
-
-def _as_json(stages: mix_lib.Stages) -> dict[str, dict[str, str]]:
+def _as_json(stages: Stages) -> dict[str, dict[str, str]]:
   return {
     str(step): {name: str(weight) for name, weight in sorted(weights.items())}
     for step, weights in stages

@@ -2,16 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers to questions about a run in buckets as a whole."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
+import functools
 
 import numpy as np
 
 from chomp_data.bucket import batch_order
+from chomp_data.bucket import dataset as dataset_lib
+from chomp_data.index import memo
+from chomp_data.mix import mix_options
 from chomp_data.plans import batches_plan
+from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import summary
-from chomp_data.plans import token_sums
 from chomp_data.plans import trails
+from chomp_data.sources import row_labels
+
+# The most cached prefix sums.
+_CACHED = 1_024
 
 
 class BatchesQuestions(questions.Questions):
@@ -19,19 +28,45 @@ class BatchesQuestions(questions.Questions):
 
   plan: batches_plan.BatchesPlan
 
-  def _batches(self, data_step: int) -> np.ndarray:
+  def batches(self, data_step: int) -> np.ndarray:
+    """Returns batches by bucket before a data step."""
     plan = self.plan
     return plan.schedule.batches(plan.within(data_step)).sum(axis=0)
 
-  def _epoch_begins(self, source: str, epoch: int) -> int | None:
-    return self.plan.schedule.epoch_begins(source, epoch)
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the first step of an epoch."""
+    return self._run_step(self.plan.schedule.epoch_begins(source, epoch))
 
-  def _ends(self, source: str) -> int | None:
-    return self.plan.schedule.ends(source)
+  def ends(self, source: str) -> int | None:
+    """Returns the step after the last one of a dataset."""
+    return self._run_step(self.plan.schedule.ends(source))
 
   def passes(self, source: str, samples: int) -> float:
     """Returns how many epochs of a dataset so many samples are."""
     return samples / max(sum(self.plan.datasets[source].counts.values()), 1)
+
+  @property
+  def stages(self) -> questions.Stages:
+    """The weights of datasets, by stage."""
+    return self.plan.stages if len(self.plan.datasets) > 1 else []
+
+  def _consumed(self, data_step: int) -> tuple[np.ndarray, np.ndarray]:
+    schedule, place = self.plan.schedule, self.plan.within(data_step)
+    return schedule.consumed(place).sum(axis=1), schedule.consumed_units(place)
+
+  def _ended(self, data_step: int) -> dict[str, bool]:
+    ended = self.plan.schedule.ended(data_step).tolist()
+    return dict(zip(self.plan.datasets, ended, strict=True))
+
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns a sentence for each weight that amounts to less than a batch."""
+    if not self.stages:
+      return []
+    plan = self.plan
+    place = plan.within(plan.steps.data_step(num_steps))
+    return mix_options.unserved_lines(
+      f"{plan.path}.mix", self.stages, plan.schedule.unserved(place), place
+    )
 
   def num_documents(self, source: str) -> int:
     """Returns the number of documents (samples for arrays) of a dataset."""
@@ -69,7 +104,7 @@ class BatchesQuestions(questions.Questions):
   ) -> Iterator[np.ndarray]:
     dataset = self.plan.datasets[source]
     # Samples of arrays are numbered by bucket.
-    counts = [dataset.counts.get(own.name, 0) for own in self.plan.buckets]
+    counts = [dataset.counts.get(name, 0) for name in self._bucket_names]
     first_numbers = np.cumsum([0, *counts])
     for order, low, high in self._places(source, first, last):
       for bucket, samples in order.samples_between(low, high):
@@ -78,6 +113,50 @@ class BatchesQuestions(questions.Questions):
           yield first_numbers[bucket] + samples
         else:
           yield spans.document[spans.stored()[0] > 0]
+
+  @property
+  def _bucket_names(self) -> list[str]:
+    return [bucket.name for bucket in self.plan.buckets]
+
+  def units_before(self, source: str, data_step: int, unit: str) -> int:
+    """Returns the units of a dataset's samples before a data step."""
+    schedule, data_step = self.plan.schedule, self.plan.within(data_step)
+    number = self.plan.source_names.index(source)
+    if not self._is_known(source, unit):
+      return self._sums(number, unit)(data_step)
+    tokens = int(schedule.consumed_units(data_step)[number])
+    if unit == "tokens":
+      return tokens
+    # Each row is one span, whose last token has no next one.
+    return tokens - int(schedule.consumed(data_step)[number].sum())
+
+  @memo.remembered(_CACHED)
+  def _sums(self, number: int, unit: str) -> Callable[[int], int]:
+    dataset = self.plan.datasets[self.plan.source_names[number]]
+    return self.plan.schedule.unit_sums(
+      number, functools.partial(_sample_units, dataset, unit)
+    )
+
+  def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
+    """Returns how many samples are summed one by one; 0 if units are known."""
+    if self._is_known(source, unit):
+      return 0
+    plan, number = self.plan, self.plan.source_names.index(source)
+    # All samples once, and those of the current epoch.
+    epoch = 2 * sum(plan.datasets[source].counts.values())
+    samples = plan.schedule.consumed(plan.within(data_step))[number]
+    return min(int(samples.sum()), epoch)
+
+  def _is_known(self, source: str, unit: str) -> bool:
+    trains_on_all = self.plan.sources[source].store.labels.trains_on_all
+    return self.plan.by_tokens and (unit == "tokens" or trains_on_all)
+
+  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
+    """Yields (dataset name, plan of its first sample in a bucket)."""
+    first, bucket_name = np.zeros(1, np.int64), self._bucket_names[bucket]
+    for number, (name, dataset) in enumerate(self.plan.datasets.items()):
+      if dataset.counts.get(bucket_name):
+        yield name, self.plan.planned_samples(number, bucket, first)
 
   def sample_numbers(self, step: int) -> np.ndarray:
     """Returns the store's numbers of a step's arrays, int64[R]; -1 is padding.
@@ -94,15 +173,11 @@ class BatchesQuestions(questions.Questions):
     numbers[real] = dataset.numbers_of(planned.bucket, planned.samples[real])
     return numbers
 
-  def token_sums(self) -> token_sums.TokenSums | None:
-    """Returns sums of tokens by dataset; None for arrays."""
-    return token_sums.BatchSums(self.plan) if self.plan.sources else None
-
   def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
     """Returns passes by dataset and bucket before a step."""
-    return summary.bucket_passes(self.plan, self.plan.datasets, step)
+    return summary.bucket_passes(self.plan, step)
 
-  def stages(self) -> list[tuple[int, str]]:
+  def bucket_stages(self) -> list[tuple[int, str]]:
     """Returns (from_step, text) of each stage of the curriculum."""
     return [
       (step, summary.stage_text(self.plan, step, weights))
@@ -111,6 +186,31 @@ class BatchesQuestions(questions.Questions):
 
   def warnings(self) -> list[str]:
     """Returns a sentence for each bucket that a stage passes very often."""
+    lines = summary.repeats(self.plan)
+    return [f"{self.plan.path}.buckets.stages: {line}." for line in lines]
+
+  def describe(self) -> list[str]:
+    """Returns the lines for the log: shapes, buckets, stages and datasets."""
     plan = self.plan
-    lines = summary.repeats(plan, plan.datasets, plan.bucket_stages)
-    return [f"{plan.path}.buckets.stages: {line}." for line in lines]
+    return [
+      f"in {len(plan.buckets)} static shapes"
+      f" ({plan.fingerprints['buckets']['kind']}), by"
+      f" {plan.fingerprints['mix']['unit']}",
+      *summary.bucket_lines(plan),
+      *summary.stage_lines(plan),
+      *(dataset.describe() for dataset in plan.datasets.values()),
+    ]
+
+
+def _sample_units(
+  dataset: dataset_lib.Dataset, unit: str, bucket: int, samples: np.ndarray
+) -> np.ndarray:
+  """Returns int64[N], the units of samples of text, of one span each."""
+  spans = dataset.spans(bucket, samples)
+  assert spans is not None
+  assert dataset.text is not None
+  if unit == "tokens":
+    return spans.length
+  if dataset.text.store.labels.trains_on_all:
+    return spans.length - 1
+  return row_labels.trained_targets(spans, dataset.text.store)

@@ -34,6 +34,21 @@ class Position:
     return self.consumed - sum(last - first for first, last in self.skipped)
 
 
+@dataclasses.dataclass(frozen=True)
+class Consumed:
+  """What a run has consumed of a source before a step.
+
+  Attributes:
+    rows: Rows, or samples, including those before the start of the run.
+    units: What these rows consumed, in the unit that is balanced.
+    epochs: Passes over the source, the current one as a fraction.
+  """
+
+  rows: int
+  units: int
+  epochs: float
+
+
 def consumed(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   """Returns the samples of all data steps before a step, skipped ones too.
 
@@ -76,9 +91,10 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
 
 
 def _check_step(plan: plan_lib.Plan, step: int) -> None:
-  if not 0 <= step <= plan.step_limit:
+  limit = plan_lib.step_limit(plan)
+  if not 0 <= step <= limit:
     raise IndexError(
-      f"step must be in 0 .. {plan.step_limit}, got {step}. Ask before"
+      f"step must be in 0 .. {limit}, got {step}. Ask before"
       " a step of the run, or at its end."
     )
 
@@ -132,7 +148,7 @@ def positions(plan: plan_lib.Plan, step: int) -> dict[str, Position]:
 
 def is_removed_before(plan: plan_lib.Plan, step: int) -> bool:
   """Returns whether tombstones may remove tokens of steps before one."""
-  first = plan.gone.first_step
+  first = plan.tombstones.first_step
   return first is not None and plan.steps.before(first) < step
 
 

@@ -53,7 +53,7 @@ class Counter:
       plan: The run.
     """
     self._plan = plan
-    self._with_removed = plan.gone.first_step is not None
+    self._with_removed = plan.tombstones.first_step is not None
     self._shape = (len(plan.source_names), len(plan.buckets))
     # Stores that do not train on all of their tokens.
     self._labelled: Mapping[int, stores.Store] = {

@@ -9,7 +9,6 @@ steps to samples.
 """
 
 import abc
-from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
@@ -17,14 +16,19 @@ from typing import Any
 import numpy as np
 
 from chomp_data.index import steps as steps_lib
-from chomp_data.plans import mix as mix_lib
-from chomp_data.plans import tombstones
+from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import transfer_format
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
 from chomp_data.sources import row_transfer
+
+# Row numbers stay inside int64 with room for several batches.
+_MAX_ROW = 2**62
+
+# The limit of step numbers in a run in buckets without an end.
+_ENDLESS = 2**40
 
 # Samples by source and bucket.
 Counts = dict[str, dict[str, int]]
@@ -105,47 +109,23 @@ class Plan(abc.ABC):
     source_names: The sources' names, by number.
     sources: The rows of each source of text, by name, in the order of their
       numbers; empty for arrays.
-    mix: How sources share the run; None for a single source.
     steps: Which data step each step is, and which rows it has.
-    gone: Documents and spans that are removed from some data steps on.
-    reader_name: The name of the Grain source of this plan, which Grain's own
-      states hold.
+    tombstones: Documents and spans that are removed from some data steps on.
     by_bucket: Whether each step is of one source and one bucket; checkpoints
-      then hold samples by bucket.
-    merges_rows: Whether steps hold rows of several sources. Planning some rows
-      of a step then takes as long as planning all of them.
+      then hold samples by bucket. Otherwise rows of a step are of any source.
   """
 
   buckets: tuple[buckets_lib.Bucket, ...]
   source_names: list[str]
   sources: dict[str, row_source.RowSource]
-  mix: mix_lib.Mix | None
   steps: steps_lib.Steps
-  gone: tombstones.Tombstones
-  reader_name: str
+  tombstones: tombstones_lib.Tombstones
   by_bucket: bool = False
-  merges_rows: bool = False
 
   @property
   @abc.abstractmethod
   def num_steps(self) -> int | None:
     """Steps of the whole run; None if it has no end."""
-
-  @property
-  @abc.abstractmethod
-  def step_limit(self) -> int:
-    """Steps below this can be read: the run's, or all that int64 can number."""
-
-  def check_steps(self, first_step: int, count: int = 1) -> None:
-    """Raises IndexError unless `count` steps from `first_step` on exist."""
-    if first_step < 0 or first_step + count > self.step_limit:
-      raise IndexError(
-        f"step must be in 0 .. {self.step_limit - 1}, got {first_step} (count"
-        f" {count})."
-      )
-
-  def expect_reading(self) -> None:  # noqa: B027
-    """Announces that steps will be read, so that sources prepare epochs."""
 
   @abc.abstractmethod
   def at(self, step: int) -> tuple[int | None, int]:
@@ -156,25 +136,6 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
-  def spans(
-    self, first_step: int, count: int = 1, rows: Rows | None = None
-  ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading a token.
-
-    Args:
-      first_step: The first step.
-      count: How many steps; their rows follow each other.
-      rows: By bucket, the rows of global batches that are planned; None is all.
-
-    Returns:
-      Spans of the steps' rows; padding rows have none.
-
-    Raises:
-      IndexError: If a step is not of the run.
-      TypeError: If samples are arrays, which have no spans.
-    """
-
-  @abc.abstractmethod
   def planned(
     self,
     first_step: int,
@@ -182,12 +143,13 @@ class Plan(abc.ABC):
     rows: Rows | None = None,
     stride: int = 1,
   ) -> Planned:
-    """Returns what `read` needs for steps of one group of `group`.
+    """Plans steps without reading a token; `read` needs no more.
 
     Args:
       first_step: The first step.
-      count: How many steps.
-      rows: As in `spans`.
+      count: How many steps, all of one group of `group`; their rows follow each
+        other. Padding rows have no spans.
+      rows: By bucket, the rows of global batches that are planned; None is all.
       stride: The distance between steps.
 
     Raises:
@@ -228,14 +190,6 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
-  def examples(self, bucket: int) -> Iterator[tuple[str, Planned]]:
-    """Yields (source name, plan of one sample) for each kind of fields.
-
-    Args:
-      bucket: The number of the bucket.
-    """
-
-  @abc.abstractmethod
   def counts(self, data_step: int) -> Counts:
     """Returns samples by source and bucket before a data step, no padding.
 
@@ -248,6 +202,50 @@ class Plan(abc.ABC):
   def fingerprint(self) -> dict[str, Any]:
     """What determines batches: sources and mix, as JSON values."""
 
-  @abc.abstractmethod
-  def describe(self) -> list[str]:
-    """Returns the lines for the log, the shapes of batches first."""
+
+def step_limit(plan: Plan) -> int:
+  """Returns the number of steps that can be read: all, or as int64 allows."""
+  if plan.by_bucket:
+    return _ENDLESS if plan.num_steps is None else plan.num_steps
+  numbered = plan.steps.before(plan.steps.step_of_row(_MAX_ROW))
+  return numbered if plan.num_steps is None else min(plan.num_steps, numbered)
+
+
+def check_steps(plan: Plan, first_step: int, count: int = 1) -> None:
+  """Raises IndexError unless `count` steps from `first_step` on exist."""
+  limit = step_limit(plan)
+  if first_step < 0 or first_step + count > limit:
+    several = f" (count {count})" if count > 1 else ""
+    raise IndexError(
+      f"step must be in 0 .. {limit - 1}, got {first_step}{several}. Ask for"
+      " steps of the run."
+    )
+
+
+def spans_of(plan: Plan, first_step: int, count: int = 1) -> spans_lib.Spans:
+  """Plans consecutive steps of any size without reading a token.
+
+  Args:
+    plan: The run.
+    first_step: The first step.
+    count: How many steps; their rows follow each other.
+
+  Raises:
+    IndexError: If a step is not of the run.
+    TypeError: If samples are arrays, which have no spans.
+  """
+  check_steps(plan, first_step, count)
+  if not plan.by_bucket:
+    spans = plan.planned(first_step, count).spans
+    assert spans is not None
+    return spans
+  parts = []
+  for step in range(first_step, first_step + count):
+    spans = plan.planned(step).spans
+    if spans is None:
+      raise TypeError(
+        f"steps must hold text to have spans, got arrays at step {step}. Ask"
+        " for its samples."
+      )
+    parts.append(spans)
+  return parts[0] if count == 1 else spans_lib.concatenated(parts)

@@ -9,19 +9,25 @@ what was consumed. Answers read no tokens.
 
 import abc
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import fractions
 from typing import Any
 
 import numpy as np
 
+from chomp_data.mix import mix_options
 from chomp_data.plans import consumption
 from chomp_data.plans import ledger
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import token_sums
 from chomp_data.plans import trails
+
+# (from data step, weights of sources by name).
+Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 class Questions(abc.ABC):
-  """Answers of one plan."""
+  """Answers of one plan. To be used by one thread."""
 
   def __init__(self, plan: plan_lib.Plan):
     """Binds a plan."""
@@ -35,16 +41,17 @@ class Questions(abc.ABC):
     Args:
       step: At most the number of steps of the run.
     """
-    batches = consumption.without_skipped(self.plan, step, self._batches)
+    batches = consumption.without_skipped(self.plan, step, self.batches)
     return {
       bucket.name: count * bucket.batch_size
       for bucket, count in zip(self.plan.buckets, batches.tolist(), strict=True)
     }
 
   @abc.abstractmethod
-  def _batches(self, data_step: int) -> np.ndarray:
+  def batches(self, data_step: int) -> np.ndarray:
     """Returns batches by bucket before a data step, int64[num_buckets]."""
 
+  @abc.abstractmethod
   def epoch_begins(self, source: str, epoch: int) -> int | None:
     """Returns the first step of an epoch; None if the run does not reach it.
 
@@ -56,28 +63,100 @@ class Questions(abc.ABC):
       epoch: As `passes` counts them, from 0. If the run resumed from offsets,
         the epochs before them have no step.
     """
-    data_step = self._epoch_begins(source, epoch)
-    return None if data_step is None else self.plan.steps.before(data_step)
 
   @abc.abstractmethod
-  def _epoch_begins(self, source: str, epoch: int) -> int | None:
-    """Returns the first data step of an epoch; None if never reached."""
-
   def ends(self, source: str) -> int | None:
     """Returns the first step before which a source has delivered all its rows.
 
     None if it never ends, or not in this run.
     """
-    data_step = self._ends(source)
-    return None if data_step is None else self.plan.steps.before(data_step)
-
-  @abc.abstractmethod
-  def _ends(self, source: str) -> int | None:
-    """Returns the data step after the last one of a source, or None."""
 
   @abc.abstractmethod
   def passes(self, source: str, samples: int) -> float:
     """Returns how many epochs of a source so many consumed samples are."""
+
+  def _run_step(self, data_step: int | None) -> int | None:
+    """Returns the step that reads a data step; None for None."""
+    return None if data_step is None else self.plan.steps.before(data_step)
+
+  # The mix.
+
+  @property
+  @abc.abstractmethod
+  def stages(self) -> Stages:
+    """The weights of sources, by stage; empty if a run has one source only."""
+
+  def consumed(self, step: int) -> dict[str, consumption.Consumed]:
+    """Returns what the steps before a step have consumed, by source.
+
+    Args:
+      step: At most the number of steps of the run.
+    """
+    samples, units = self._consumed(self.plan.steps.data_step(step))
+    return {
+      name: consumption.Consumed(count, sums, self.passes(name, count))
+      for name, count, sums in zip(
+        self.plan.source_names, samples.tolist(), units.tolist(), strict=True
+      )
+    }
+
+  @abc.abstractmethod
+  def _consumed(self, data_step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns samples and balanced units by source, int64[S] each."""
+
+  def intended(self, step: int) -> dict[str, float]:
+    """Returns the share of each source that has samples left, by weight.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    plan_lib.check_steps(self.plan, step)
+    if not self.stages:
+      return dict.fromkeys(self.plan.source_names, 1.0)
+    data_step = self.plan.steps.data_step(step)
+    return mix_options.shares_at(self.stages, data_step, self._ended(data_step))
+
+  @abc.abstractmethod
+  def _ended(self, data_step: int) -> dict[str, bool]:
+    """Returns whether each source has no samples left at a data step."""
+
+  @abc.abstractmethod
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns a sentence for each weight that has almost no effect in a run.
+
+    Args:
+      num_steps: The number of steps of the run.
+    """
+
+  def repeats(
+    self, num_steps: int, max_epochs: Mapping[str, int | None]
+  ) -> list[str]:
+    """Returns a sentence for each source that is repeated more than intended.
+
+    Args:
+      num_steps: At most the number of steps of the run.
+      max_epochs: The configured passes by source; None if without end.
+
+    Returns:
+      Sentences; none if to compute them takes long.
+    """
+    if self._is_long(num_steps):
+      return []
+    counts = consumption.consumed(self.plan, num_steps)
+    lines = []
+    for name, count in consumption.by_source(counts).items():
+      passes = self.passes(name, count)
+      if passes > max(mix_options.MANY_PASSES, max_epochs[name] or 1):
+        lines.append(
+          f"{num_steps} steps give source {name!r} {passes:.1f} times over."
+          " Take fewer steps, lower its weight, or add data."
+        )
+    return lines
+
+  def _is_long(self, num_steps: int) -> bool:
+    """Returns whether to count samples takes longer than a second."""
+    del num_steps
+    return False
 
   # Documents.
 
@@ -139,14 +218,16 @@ class Questions(abc.ABC):
     plan, first_removed = self.plan, step
     number = plan.source_names.index(source)
     if plan.sources and consumption.is_removed_before(plan, step):
-      first_removed = plan.steps.before(plan.gone.first_step or 0)
+      first_removed = plan.steps.before(plan.tombstones.first_step or 0)
     for first, last in consumption.data_steps(plan, first_removed):
       yield from self._documents(source, first, last)
     # From here on tombstones may remove tokens, which depends on the step: plan
     # the rows of all sources.
     for steps in ledger.groups(plan, first_removed, step):
       if plan.at(steps.start)[0] in (None, number):
-        spans = plan.spans(steps.start, len(steps)).live()
+        spans = plan.planned(steps.start, len(steps)).spans
+        assert spans is not None
+        spans = spans.live()
         is_delivered = (spans.source == number) & (spans.stored()[0] > 0)
         yield spans.document[is_delivered]
 
@@ -156,7 +237,42 @@ class Questions(abc.ABC):
   ) -> Iterator[np.ndarray]:
     """Yields the documents, or samples, of a source in some data steps."""
 
+  # Tokens, as if no document were removed and no step skipped.
+
+  @abc.abstractmethod
+  def units_before(self, source: str, data_step: int, unit: str) -> int:
+    """Returns the units of a source of text before a data step.
+
+    Args:
+      source: The name of the source.
+      data_step: The data step.
+      unit: One of `ledger.UNITS`.
+    """
+
+  @abc.abstractmethod
+  def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
+    """Returns how many rows `units_before` plans or sums one by one.
+
+    Args:
+      source: The name of the source.
+      data_step: The data step.
+      unit: One of `ledger.UNITS`.
+    """
+
+  def units_between(self, source: str, first: int, last: int, unit: str) -> int:
+    """Returns the units of a source in data steps first to last - 1."""
+    low, high = (self.units_before(source, at, unit) for at in (first, last))
+    return high - low
+
   # Other.
+
+  @abc.abstractmethod
+  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
+    """Yields (source name, plan of one sample) for each kind of fields.
+
+    Args:
+      bucket: The number of the bucket.
+    """
 
   def sample_numbers(self, step: int) -> np.ndarray:
     """Returns the numbers in their store of a step's samples of arrays.
@@ -174,10 +290,6 @@ class Questions(abc.ABC):
       f"samples of step {step} must be arrays to have numbers, got text. Ask"
       " for `plan(step)`."
     )
-
-  @abc.abstractmethod
-  def token_sums(self) -> token_sums.TokenSums | None:
-    """Returns sums of tokens by source; None for arrays."""
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of a `resume_state` that name no source of the run.
@@ -198,10 +310,14 @@ class Questions(abc.ABC):
     del step
     return {}
 
-  def stages(self) -> list[tuple[int, str]]:
+  def bucket_stages(self) -> list[tuple[int, str]]:
     """Returns (from_step, text) of each stage of a curriculum over buckets."""
     return []
 
   def warnings(self) -> list[str]:
     """Returns a sentence for each thing that a user may not have intended."""
     return []
+
+  @abc.abstractmethod
+  def describe(self) -> list[str]:
+    """Returns the lines for the log, the shapes of batches first."""

@@ -20,16 +20,12 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mixture
 from chomp_data.order import shuffled
 from chomp_data.phased import source_trail
-from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import tombstones
+from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_transfer
-
-# Row numbers stay inside int64 with room for several batches.
-_MAX_ROW = 2**62
 
 
 class RowsPlan(plan_lib.Plan):
@@ -39,11 +35,10 @@ class RowsPlan(plan_lib.Plan):
     rows: The run's rows in order.
     ordered: The sources in their orders, by name, sorted by number.
     merge: The mix of the sources; None for a single source.
+    remainder: 'drop' the rows that fill no step, or 'pad' the last step.
   """
 
   rows: source_trail.Ordered | mixture.MixtureSource
-
-  reader_name = "BatchSource"
 
   def __init__(
     self,
@@ -55,8 +50,7 @@ class RowsPlan(plan_lib.Plan):
     document_id: bool,
     extra: tuple[str, ...],
     mix: mixture.MixtureSource | None,
-    gone: tombstones.Tombstones,
-    passes: Mapping[str, int | None],
+    tombstones: tombstones_lib.Tombstones,
   ):
     """Binds rows to steps.
 
@@ -68,18 +62,15 @@ class RowsPlan(plan_lib.Plan):
       document_id: Whether batches have the field `document_id`.
       extra: Optional fields of batches, of `OPTIONAL_FIELDS`.
       mix: The mix of the sources; None for a single source.
-      gone: Documents and spans that are removed.
-      passes: The most passes over each source; None if without end.
+      tombstones: Documents and spans that are removed.
     """
     if mix is None:
       (self.rows,) = ordered.values()
     else:
       self.rows = mix
     self.steps: steps_lib.Steps = steps
-    self.gone: tombstones.Tombstones = gone
-    self.mix: mix_lib.Mix | None = mix
+    self.tombstones: tombstones_lib.Tombstones = tombstones
     self.merge: mixture.MixtureSource | None = mix
-    self.merges_rows: bool = mix is not None and len(ordered) > 1
     self.ordered: dict[str, source_trail.Ordered] = dict(ordered)
     self.sources: dict[str, row_source.RowSource] = {
       n: shuffled.unordered(source) for n, source in ordered.items()
@@ -97,15 +88,9 @@ class RowsPlan(plan_lib.Plan):
     )
     self._numbers = {size: number for number, size in enumerate(sizes)}
     self._epochs = epochs
-    self._remainder = remainder
+    self.remainder = remainder
     self._document_id = document_id
     self._extra = extra
-    self._passes = dict(passes)
-
-  def expect_reading(self) -> None:
-    """Tells sources how many passes to expect, so that they prepare epochs."""
-    for name, most in self._passes.items():
-      self.ordered[name].prepare(most)
 
   @functools.cached_property
   def num_rows(self) -> int | None:
@@ -128,42 +113,24 @@ class RowsPlan(plan_lib.Plan):
 
   def data_steps_of(self, num_rows: int) -> int:
     """Returns the data steps that so many rows fill, with 'pad' in part too."""
-    if self._remainder == "pad":
+    if self.remainder == "pad":
       return self.steps.first_step_at(num_rows)
     return self.steps.step_of_row(num_rows)
 
-  @property
-  def step_limit(self) -> int:
-    """Steps below this can be read."""
-    numbered = self.steps.before(self.steps.step_of_row(_MAX_ROW))
-    return numbered if self.num_steps is None else min(self.num_steps, numbered)
-
   def at(self, step: int) -> tuple[int | None, int]:
     """Returns (None, number of the bucket), as rows are of any source."""
-    self.check_steps(step)
+    plan_lib.check_steps(self, step)
     return None, self.bucket_of(self.steps.data_step(step))
 
   def bucket_of(self, data_step: int) -> int:
     """Returns the bucket of a data step."""
     return self._numbers[self.steps.size(data_step)]
 
-  def spans(
-    self,
-    first_step: int,
-    count: int = 1,
-    rows: plan_lib.Rows | None = None,
-  ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading tokens."""
-    return self._spans(range(first_step, first_step + count), rows)
-
-  def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
-    return self.gone.without(*self._whole(steps, rows))
-
   def _whole(
     self, steps: range, rows: plan_lib.Rows | None
   ) -> tuple[spans_lib.Spans, np.ndarray]:
     """Returns spans without tombstones, and the data step of each row."""
-    self.check_steps(steps[0], steps[-1] + 1 - steps[0])
+    plan_lib.check_steps(self, steps[0], steps[-1] + 1 - steps[0])
     data_steps = self.steps.data_steps(np.asarray(steps))
     first = self.steps.first_rows(data_steps)
     sizes = self.steps.sizes_of(data_steps)
@@ -188,9 +155,10 @@ class RowsPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for steps of one size."""
+    """Plans steps without reading a token; `read` needs no more."""
     steps = range(first_step, first_step + count * stride, stride)
-    return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
+    spans = self.tombstones.without(*self._whole(steps, rows))
+    return plan_lib.Planned(spans, self.at(first_step)[1])
 
   def group(self, step: int, most: int) -> tuple[int, int]:
     """Returns (first, last + 1) of the steps to plan together with a step.
@@ -204,7 +172,9 @@ class RowsPlan(plan_lib.Plan):
       most: The most steps of a group.
     """
     same_size_start, end = self.steps.alike(step)
-    limit = self.step_limit if end is None else min(end, self.step_limit)
+    limit = plan_lib.step_limit(self)
+    if end is not None:
+      limit = min(end, limit)
     first, last = self._steps_of_window(step)
     first = max(first, same_size_start)
     if last - first > most:
@@ -246,7 +216,7 @@ class RowsPlan(plan_lib.Plan):
       self.ordered.values(),
       self._extra,
       self.rows.document_slots if self._document_id else 0,
-      self.gone.first_step is not None,
+      self.tombstones.first_step is not None,
     )
     return plan_lib.Transfer(row_format, dict(enumerate(self.ordered.values())))
 
@@ -254,12 +224,6 @@ class RowsPlan(plan_lib.Plan):
     """Returns the transfer format of rows, the same for all batch sizes."""
     del bucket
     return self._transfer
-
-  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
-    """Yields (source name, plan of a row): all rows have the same fields."""
-    first_rows = {bucket.name: np.zeros(1, np.int64) for bucket in self.buckets}
-    planned = plan_lib.Planned(self._spans(range(1), first_rows), bucket)
-    yield self.source_names[0], planned
 
   def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns rows by source and bucket before a data step, no padding."""
@@ -306,21 +270,3 @@ class RowsPlan(plan_lib.Plan):
       for name, source_fields in fields["sources"].items()
     }
     return fields
-
-  def describe(self) -> list[str]:
-    """Returns the lines for the log, the shapes of batches first."""
-    sizes = self.steps.sizes
-    shapes = [f"[{size}, {self.rows.seq_len}]" for _, size in sizes]
-    later = zip(shapes[1:], sizes[1:], strict=True)
-    shape_texts = [
-      shapes[0],
-      *(
-        f"{shape} from step {self.steps.before(at)}" for shape, (at, _) in later
-      ),
-    ]
-    lines = [", ".join(shape_texts)]
-    if self.num_rows is not None and self._remainder == "drop":
-      end = self.data_steps_of(self.num_rows)
-      lost = self.num_rows - self.steps.first_row(end)
-      lines.append(f"  remainder drop: {lost} rows at the end fill no step")
-    return [*lines, self.rows.describe()]

@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.phased import source_trail
+from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import rows_plan
-from chomp_data.plans import token_sums
 from chomp_data.plans import trails
 from chomp_data.sources import row_source
+from chomp_data.sources import row_units
+from chomp_data.sources import source_units
+from chomp_data.stores import side_index
+
+# To plan so many rows takes about a second: from there on progress is shown.
+MANY_ROWS = 1_000_000
+# The most cached results of each kind.
+_CACHED = 1_024
 
 
 class RowsQuestions(questions.Questions):
@@ -20,23 +29,27 @@ class RowsQuestions(questions.Questions):
 
   plan: rows_plan.RowsPlan
 
-  def _batches(self, data_step: int) -> np.ndarray:
+  def batches(self, data_step: int) -> np.ndarray:
+    """Returns batches by bucket before a data step."""
     batches = np.zeros(len(self.plan.buckets), np.int64)
     for first, last in self.plan.stretches(data_step):
       batches[self.plan.bucket_of(first)] += last - first
     return batches
 
-  def _epoch_begins(self, source: str, epoch: int) -> int | None:
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the first step of an epoch."""
     epochs = self.plan.ordered[source].epochs
-    return self._step_of(source, epochs.start(epochs.ramp + epoch))
+    row = epochs.start(epochs.ramp + epoch)
+    return self._run_step(self._step_of(source, row))
 
-  def _ends(self, source: str) -> int | None:
+  def ends(self, source: str) -> int | None:
+    """Returns the step after the last one of a source."""
     mix = self.plan.merge
     num_rows = self.plan.num_rows if mix is None else mix.num_rows(source)
     if num_rows is None:
       return None
     last = self._step_of(source, num_rows - 1)
-    return None if last is None else last + 1
+    return self._run_step(None if last is None else last + 1)
 
   def _step_of(self, source: str, row: int) -> int | None:
     """Returns the data step of a source's row; None if never reached."""
@@ -53,6 +66,41 @@ class RowsQuestions(questions.Questions):
     """Returns how many epochs of a source so many rows are."""
     return self.plan.ordered[source].epochs.passes(samples)
 
+  @property
+  def stages(self) -> questions.Stages:
+    """The weights of sources, by stage."""
+    return [] if self.plan.merge is None else self.plan.merge.stages
+
+  def _consumed(self, data_step: int) -> tuple[np.ndarray, np.ndarray]:
+    first = self.plan.steps.first_row(data_step)
+    if self.plan.merge is not None:
+      return self.plan.merge.consumed(first)
+    rows = np.asarray(
+      [first if self.plan.num_rows is None else min(first, self.plan.num_rows)]
+    )
+    return rows, rows
+
+  def _ended(self, data_step: int) -> dict[str, bool]:
+    merge = self.plan.merge
+    assert merge is not None
+    rows_before = merge.rows_before(self.plan.steps.first_row(data_step))
+    limits = {name: merge.num_rows(name) for name in rows_before}
+    return {
+      name: limit is not None and rows_before[name] >= limit
+      for name, limit in limits.items()
+    }
+
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns a sentence for each weight that amounts to less than a row."""
+    merge, steps = self.plan.merge, self.plan.steps
+    return [] if merge is None else merge.unserved(steps.data_step(num_steps))
+
+  def _is_long(self, num_steps: int) -> bool:
+    merge, steps = self.plan.merge, self.plan.steps
+    # The places of a merge are computed from whole epochs.
+    rows = steps.first_row(steps.data_step(num_steps))
+    return merge is not None and merge.is_long(rows)
+
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns at which steps and rows a document is in the run."""
     return trails.RowsTrail(self.plan, source, document)
@@ -62,9 +110,13 @@ class RowsQuestions(questions.Questions):
     rows = self._rows(source, first, last)
     return source_trail.exposures(self.plan.ordered[source], *rows)
 
+  @memo.remembered(_CACHED)
+  def _rows_before(self, data_step: int) -> dict[str, int]:
+    return self.plan.rows_before(data_step)
+
   def _rows(self, source: str, first: int, last: int) -> tuple[int, int]:
     """Returns the range of a source's rows in some data steps."""
-    low, high = (self.plan.rows_before(step)[source] for step in (first, last))
+    low, high = (self._rows_before(step)[source] for step in (first, last))
     return low, high
 
   def _documents(
@@ -74,11 +126,84 @@ class RowsQuestions(questions.Questions):
     for spans in row_source.planned_blocks(self.plan.ordered[source], *rows):
       yield spans.document[spans.stored()[0] > 0]
 
-  def token_sums(self) -> token_sums.TokenSums:
-    """Returns sums of tokens by source."""
-    return token_sums.RowSums(self.plan)
+  def units_before(self, source: str, data_step: int, unit: str) -> int:
+    """Returns the units of a source's rows before a data step."""
+    row = self._rows_before(data_step)[source]
+    if not row:
+      # Nothing precedes row 0. Other rows may need a pass over the source.
+      return 0
+    sums = self._sums(source, unit)
+    planned = self.rows_to_plan(source, data_step, unit)
+    name = f"{source}: {unit} of rows"
+    # Sums grow a part at a time, so that progress can be shown.
+    with side_index.progress(
+      planned, name, "rows", planned >= MANY_ROWS
+    ) as bar:
+      for end in range(MANY_ROWS, planned, MANY_ROWS):
+        sums.before(np.asarray([end]))
+        bar.update(MANY_ROWS)
+      return int(sums.before(np.asarray([row]))[0])
+
+  @memo.remembered(_CACHED)
+  def _sums(self, source: str, unit: str) -> source_units.SourceUnits:
+    return source_units.SourceUnits(self.plan.ordered[source], unit, None)
+
+  def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
+    """Returns how many rows `units_before` plans; 0 if units are known."""
+    row = self._rows_before(data_step)[source]
+    if not row or self._are_known(source, unit):
+      return 0
+    rows = self.plan.ordered[source]
+    first_epoch = rows.repeating_units.get(unit)
+    if first_epoch is None:
+      return row
+    # Of the epochs that repeat, one is summed in full and one in part.
+    return min(row, rows.epochs.start(first_epoch + 2))
+
+  @memo.remembered(_CACHED)
+  def _are_known(self, source: str, unit: str) -> bool:
+    return source_units.are_known(self.plan.ordered[source], unit)
+
+  def units_between(self, source: str, first: int, last: int, unit: str) -> int:
+    """Returns the units of a source in data steps first to last - 1."""
+    if self._are_known(source, unit):
+      return super().units_between(source, first, last, unit)
+    return self._planned_units(source, unit, *self._rows(source, first, last))
+
+  @memo.remembered(_CACHED)
+  def _planned_units(
+    self, source: str, unit: str, first: int, last: int
+  ) -> int:
+    """Returns the units of rows first to last - 1, from their plans."""
+    rows = self.plan.ordered[source]
+    return sum(
+      int(row_units.planned_units(spans, unit, rows.store).sum())
+      for spans in row_source.planned_blocks(rows, first, last)
+    )
+
+  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
+    """Yields (source name, plan of a row): all rows have the same fields."""
+    first_row = {one.name: np.zeros(1, np.int64) for one in self.plan.buckets}
+    spans = self.plan.planned(0, 1, first_row).spans
+    yield self.plan.source_names[0], plan_lib.Planned(spans, bucket)
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of `resume_state` that name no source."""
     mix = self.plan.merge
     return [] if mix is None else mix.foreign_specs()
+
+  def describe(self) -> list[str]:
+    """Returns the lines for the log, the shapes of batches first."""
+    plan, steps = self.plan, self.plan.steps
+    shapes = [f"[{size}, {plan.rows.seq_len}]" for _, size in steps.sizes]
+    later = zip(shapes[1:], steps.sizes[1:], strict=True)
+    shape_texts = [
+      shapes[0],
+      *(f"{shape} from step {steps.before(at)}" for shape, (at, _) in later),
+    ]
+    lines = [", ".join(shape_texts)]
+    if plan.num_rows is not None and plan.remainder == "drop":
+      end = plan.data_steps_of(plan.num_rows)
+      lost = plan.num_rows - steps.first_row(end)
+      lines.append(f"  remainder drop: {lost} rows at the end fill no step")
+    return [*lines, plan.rows.describe()]

@@ -4,28 +4,19 @@
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
+import fractions
 
-from chomp_data.bucket import dataset as dataset_lib
-from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.mix import mix_options
-from chomp_data.plans import mix as mix_lib
-from chomp_data.plans import plan as plan_lib
-from chomp_data.rows import buckets as buckets_lib
+from chomp_data.plans import batches_plan
 
-# The datasets of a run by name.
-Datasets = Mapping[str, dataset_lib.Dataset]
+_Weights = Mapping[str, fractions.Fraction]
 
 
-def bucket_lines(
-  datasets: Datasets,
-  buckets: Sequence[buckets_lib.Bucket],
-  schedule: schedule_lib.BucketSchedule,
-) -> list[str]:
+def bucket_lines(plan: batches_plan.BatchesPlan) -> list[str]:
   """Returns a line for each bucket: its shape, and its batches in an epoch."""
-  batches = schedule.batches_per_epoch
+  datasets, batches = plan.datasets, plan.schedule.batches_per_epoch
   lines = []
-  for number, bucket in enumerate(buckets):
+  for number, bucket in enumerate(plan.buckets):
     parts = []
     for i, (name, dataset) in enumerate(datasets.items()):
       count = dataset.counts.get(bucket.name, 0)
@@ -40,7 +31,7 @@ def bucket_lines(
       parts.append(text)
     lines.append(f"  bucket {bucket}, an epoch: {', '.join(parts)}")
   num_samples = sum(sum(data.counts.values()) for data in datasets.values())
-  sizes = [bucket.batch_size for bucket in buckets]
+  sizes = [bucket.batch_size for bucket in plan.buckets]
   lost = num_samples - int((batches * sizes).sum())
   if lost > 0:
     lines.append(
@@ -50,24 +41,15 @@ def bucket_lines(
   return lines
 
 
-def stage_lines(
-  plan: plan_lib.Plan, datasets: Datasets, stages: mix_lib.Stages | None
-) -> list[str]:
-  """Returns a line for each stage of a curriculum, with passes over buckets.
-
-  Args:
-    plan: The run.
-    datasets: Its datasets.
-    stages: (from_step, weights of buckets), or None.
-  """
+def stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
+  """Returns a line for each stage of a curriculum, with passes over buckets."""
   lines = []
-  for begins, _, last, weights in _spans(plan, stages):
+  for begins, _, last, weights in _spans(plan):
     text = f"  {stage_text(plan, begins, weights)}"
     if last is not None:
-      passes = bucket_passes(plan, datasets, last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in by_bucket.items())
-        for name, by_bucket in passes.items()
+        for name, by_bucket in bucket_passes(plan, last).items()
       ]
       text += f"; passes by step {last}: {'; '.join(by_name)}"
     lines.append(text)
@@ -75,7 +57,7 @@ def stage_lines(
 
 
 def stage_text(
-  plan: plan_lib.Plan, first: int, weights: mix_lib.Weights
+  plan: batches_plan.BatchesPlan, first: int, weights: _Weights
 ) -> str:
   """Returns where a stage begins, and the shares of its buckets."""
   total_weight = sum(weights.values())
@@ -87,49 +69,39 @@ def stage_text(
   return f"from step {first}: {shares}"
 
 
-def repeats(
-  plan: plan_lib.Plan, datasets: Datasets, stages: mix_lib.Stages | None
-) -> list[str]:
-  """Returns a warning for each bucket that a stage passes very often.
-
-  Args:
-    plan: The run.
-    datasets: Its datasets.
-    stages: As in `stage_lines`.
-  """
+def repeats(plan: batches_plan.BatchesPlan) -> list[str]:
+  """Returns a warning for each bucket that a stage passes very often."""
   lines = []
-  for begins, first, last, _ in _spans(plan, stages):
+  for begins, first, last, _ in _spans(plan):
     if last is None:
       continue
-    before = bucket_passes(plan, datasets, first)
-    for name, by_bucket in bucket_passes(plan, datasets, last).items():
+    passes_before = bucket_passes(plan, first)
+    for name, by_bucket in bucket_passes(plan, last).items():
       for bucket, number in by_bucket.items():
-        times = number - before[name][bucket]
+        times = number - passes_before[name][bucket]
         if times > mix_options.MANY_PASSES:
           lines.append(
             f"the stage from step {begins} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
-            f" {datasets[name].counts[bucket]} samples. Lower its weight,"
+            f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
             " shorten the stage, or add data"
           )
   return lines
 
 
 def _spans(
-  plan: plan_lib.Plan, stages: mix_lib.Stages | None
-) -> Iterator[tuple[int, int, int | None, mix_lib.Weights]]:
+  plan: batches_plan.BatchesPlan,
+) -> Iterator[tuple[int, int, int | None, _Weights]]:
   """Yields (from_step, first, last, weights) of each stage that a run reaches.
 
   `from_step` is a data step. The steps first to last - 1 read the stage; last
   is None if the run has no end.
   """
-  known_stages = list(stages or ())
-  begins = [plan.steps.before(at) for at, _ in known_stages]
+  stages = list(plan.bucket_stages or ())
+  begins = [plan.steps.before(at) for at, _ in stages]
   end = plan.num_steps
   ends = [*begins[1:], end][: len(begins)]
-  for (at, weights), first, last in zip(
-    known_stages, begins, ends, strict=True
-  ):
+  for (at, weights), first, last in zip(stages, begins, ends, strict=True):
     if end is not None:
       last = end if last is None else min(last, end)
     if end is None or first < end:
@@ -137,20 +109,19 @@ def _spans(
 
 
 def bucket_passes(
-  plan: plan_lib.Plan, datasets: Datasets, step: int
+  plan: batches_plan.BatchesPlan, step: int
 ) -> dict[str, dict[str, float]]:
   """Returns how often each bucket of each dataset was passed before a step.
 
   Args:
     plan: The run.
-    datasets: Its datasets.
     step: At most the number of steps of the run.
   """
   return {
     name: {
-      bucket: count / datasets[name].counts[bucket]
+      bucket: count / plan.datasets[name].counts[bucket]
       for bucket, count in by_bucket.items()
-      if datasets[name].counts.get(bucket)
+      if plan.datasets[name].counts.get(bucket)
     }
     for name, by_bucket in plan.counts(plan.steps.data_step(step)).items()
   }

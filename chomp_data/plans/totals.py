@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run has consumed before a step, computed from its plan.
 
-Tokens before a step come from prefix sums (`token_sums`), or from a step at
+Tokens before a step come from prefix sums, or from a step at
 which they are known, plus what the steps since then deliver: whichever plans
 fewer rows. What tombstones remove is counted from the first of them on.
 """
@@ -16,10 +16,9 @@ import functools
 from absl import logging
 import numpy as np
 
-from chomp_data.plans import answers
 from chomp_data.plans import consumption
 from chomp_data.plans import ledger
-from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import questions as questions_lib
 
 # A number of units that is not known.
 UNKNOWN = -1
@@ -58,20 +57,20 @@ class Totals:
 class PlanTotals:
   """Computes the totals of a run. For one thread."""
 
-  def __init__(self, plan: plan_lib.Plan):
+  def __init__(self, questions: questions_lib.Questions):
     """Computes nothing yet.
 
     Args:
-      plan: The run.
+      questions: The questions about the run.
     """
-    self._plan = plan
-    self._sums = answers.of(plan).token_sums()
-    self._counter = ledger.Counter(plan)
+    self._plan = questions.plan
+    self._questions = questions
+    self._counter = ledger.Counter(questions.plan)
 
   @property
   def has_tokens(self) -> bool:
     """Whether samples hold tokens, and are no arrays."""
-    return self._sums is not None
+    return bool(self._plan.sources)
 
   def histogram(self, step: int) -> np.ndarray:
     """Returns `Totals.histogram` before a step."""
@@ -101,7 +100,7 @@ class PlanTotals:
     """
     positions = consumption.positions(self._plan, step)
     histogram = self.histogram(step)
-    if self._sums is None:
+    if not self.has_tokens:
       return Totals(step, positions, histogram)
     counts = np.full((len(positions), len(ledger.UNITS)), UNKNOWN, np.int64)
     known, rows_since, begin = counts.copy(), 0, 0
@@ -122,7 +121,7 @@ class PlanTotals:
           continue
         cell = number, column
         is_known = known[cell] != UNKNOWN
-        rows = self._sums.rows_to_plan(name, data_step, unit)
+        rows = self._questions.rows_to_plan(name, data_step, unit)
         if base is not None and rows and not is_known:
           continue
         is_nearer = is_known and rows_since < rows
@@ -170,7 +169,7 @@ class PlanTotals:
     Those of skipped steps and of removed documents are among them. None where
     they are unknown, or samples are arrays.
     """
-    if self._sums is None or totals.units is None:
+    if not self.has_tokens or totals.units is None:
       return [None] * len(totals.positions)
     tokens = totals.units[:, 0]
     removed = 0 if totals.removed is None else totals.removed[:, 0]
@@ -196,11 +195,11 @@ class PlanTotals:
     """
     lines: list[str] = []
     data_step = self._plan.steps.data_step(totals.step)
-    if self._sums is None or totals.units is None:
+    if not self.has_tokens or totals.units is None:
       return lines
     tokens, removed = totals.units[:, 0], totals.removed
     for number, name in enumerate(totals.positions):
-      if tokens[number] == UNKNOWN or self._sums.rows_to_plan(
+      if tokens[number] == UNKNOWN or self._questions.rows_to_plan(
         name, data_step, "tokens"
       ):
         continue
@@ -214,16 +213,14 @@ class PlanTotals:
 
   def _delivered(self, name: str, step: int, unit: str) -> int:
     """Returns the units that were delivered, with those that are removed."""
-    assert self._sums is not None
     data_step = self._plan.steps.data_step(step)
-    before = self._sums.before(name, data_step, unit)
+    before = self._questions.units_before(name, data_step, unit)
     return before - self._skipped(name, step, unit)
 
   def _skipped(self, name: str, step: int, unit: str) -> int:
     """Returns the units of a source in skipped steps before a step."""
-    assert self._sums is not None
     return sum(
-      self._sums.between(name, first, last, unit)
+      self._questions.units_between(name, first, last, unit)
       for first, last in self._plan.steps.skipped(step)
     )
 
@@ -236,7 +233,7 @@ class PlanTotals:
     """Returns what is removed before a step; None where nothing may be."""
     if not consumption.is_removed_before(self._plan, step):
       return None
-    first = self._plan.steps.before(self._plan.gone.first_step or 0)
+    first = self._plan.steps.before(self._plan.tombstones.first_step or 0)
     if base is not None and base.step >= first:
       return since().removed + (0 if base.removed is None else base.removed)
     return self._counter.between(first, step).removed

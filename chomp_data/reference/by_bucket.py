@@ -53,7 +53,7 @@ class BucketLog:
     """Returns a line for each stage that began in the window up to a step."""
     return [
       f"stage {text}"
-      for begins, text in answers.of(self._pipe.run_plan).stages()
+      for begins, text in answers.of(self._pipe.run_plan).bucket_stages()
       if self._first <= self._pipe.run_plan.steps.before(begins) < step
     ]
 

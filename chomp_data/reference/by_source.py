@@ -116,21 +116,21 @@ class SourceLog:
 
   def _intended(self, first: int, last: int) -> np.ndarray:
     """Returns intended shares summed over steps first .. last - 1."""
-    mix = self._pipe.run_plan.mix
-    if mix is None:
-      return np.full(len(self._names), float(last - first))
+    questions = self._pipe.accounts.questions
     if first == 0 and self._summed[0] == last:
       return self._summed[1]
 
     @functools.cache
     def share(step: int) -> np.ndarray:
-      intended = mix.intended(step)
+      intended = questions.intended(step)
       return np.asarray([intended[name] for name in self._names])
 
     total = np.zeros(len(self._names))
     if first == last:
       return total
-    begins = {self._pipe.run_plan.steps.before(at) for at, _ in mix.stages}
+    begins = {
+      self._pipe.run_plan.steps.before(at) for at, _ in questions.stages
+    }
     starts = sorted(at for at in begins if first < at < last)
     for begin, end in itertools.pairwise([first, *starts, last]):
       total += _summed(share, begin, end)
@@ -138,10 +138,8 @@ class SourceLog:
 
   def _units(self, step: int) -> dict[str, int]:
     """Returns what sources consumed before a step, in the balanced unit."""
-    mix = self._pipe.run_plan.mix
-    if mix is None:
-      return self._pipe.accounts.rows(step)
-    return {name: own.units for name, own in mix.consumed(step).items()}
+    consumed = self._pipe.accounts.questions.consumed(step)
+    return {name: source.units for name, source in consumed.items()}
 
 
 def _summed(

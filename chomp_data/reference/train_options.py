@@ -10,7 +10,6 @@ from absl import logging
 
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.plans import answers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import held_out
 from chomp_data.reference import training
@@ -202,11 +201,10 @@ def _input_problems(
       " `config.data.epochs`."
     )
   elif train.num_steps is not None:
-    if pipe.run_plan.mix is not None:
-      for line in pipe.run_plan.mix.unserved(train.num_steps):
-        logging.warning("%s", line)
-    for line in answers.repeats(
-      pipe.run_plan, train.num_steps, pipe.run_options.max_epochs
-    ):
+    questions, max_epochs = pipe.accounts.questions, pipe.run_options.max_epochs
+    for line in [
+      *questions.unserved(train.num_steps),
+      *questions.repeats(train.num_steps, max_epochs),
+    ]:
       logging.warning("%s", line)
   return found

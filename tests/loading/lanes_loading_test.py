@@ -244,7 +244,7 @@ def test_processes_share_few_chunks_of_a_mix(texts, store):
 @pytest.mark.parametrize("lanes", [4, {"text": 4}])
 def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   pipe = mixed(texts[0], store, lanes)
-  mix = pipe.run_plan.mix
+  mix = pipe.run_plan.merge
   size = 8 * BATCH
   for step in (0, 7, 31):
     rows = np.arange(step * size, (step + 1) * size)

@@ -132,7 +132,7 @@ def test_the_last_batch_is_padded_and_no_row_is_lost(paths):
   assert not last["segment_ids"][real:].any()
   assert (last["document_id"][real:] == -1).all()
   expected = collections.Counter()
-  for number, own in enumerate(pipe.run_plan.mix.ordered().values()):
+  for number, own in enumerate(pipe.run_plan.ordered.values()):
     spans = own.plan(np.arange(len(own)))
     values = (spans.document, spans.start, spans.length, spans.column)
     expected.update(
@@ -159,7 +159,7 @@ def test_no_process_always_gets_the_same_sources(paths, layout):
   # Nearly equal, so that all turns but the first are alike: no tie is drawn.
   data["mix"] = {"weights": {n: 1 - i * 1e-6 for i, n in enumerate(names)}}
   pipe = pipeline.build({**data, "epochs": None, "document_id": False})
-  merged, _ = pipe.run_plan.mix._merge.locate(np.arange(8, 300 * 8))
+  merged, _ = pipe.run_plan.merge._merge.locate(np.arange(8, 300 * 8))
   assert len(np.unique(merged.reshape(-1, 4), axis=0)) == 1
   batches = [pipe.plan(step).row_source() for step in range(300)]
   sources = np.stack(batches)
@@ -208,20 +208,24 @@ def test_a_new_run_goes_on_where_the_old_one_was(paths, unit, step):
     for field, value in one.items():
       np.testing.assert_array_equal(value, other[field], field)
   assert new.accounts.record(9) == old.accounts.record(step + 9)
-  assert new.run_plan.mix.consumed(9) == old.run_plan.mix.consumed(step + 9)
+  assert new.accounts.questions.consumed(9) == old.accounts.questions.consumed(
+    step + 9
+  )
 
 
 def test_a_new_run_goes_on_in_every_source_whatever_its_weights(paths):
   data = config(paths, epochs=None, global_batch_size=1, mix={"stages": STAGES})
   old = pipeline.build(data)
   record = old.accounts.record(20)
-  begun = {n: own.rows for n, own in old.run_plan.mix.consumed(20).items()}
+  begun = {
+    n: own.rows for n, own in old.accounts.questions.consumed(20).items()
+  }
   assert min(begun.values()) > 1
   new = resumed(
     data, record, stages=[(0, {"bins": 1, "stream": 5, "splice": 2})]
   )
   found = rows_in_order(new, 60)
-  for name, part in new.run_plan.mix.ordered().items():
+  for name, part in new.run_plan.ordered.items():
     count = len(found[name])
     assert count > 3
     rows = np.arange(begun[name], begun[name] + count)
@@ -264,9 +268,11 @@ def test_a_source_that_has_given_nothing_starts_at_the_level(paths):
   without = resumed(data, left_out, stages=equal)
   assert new.fingerprint == without.fingerprint
   for pipe in (new, without):
-    consumed = pipe.run_plan.mix.consumed(6)
+    consumed = pipe.accounts.questions.consumed(6)
     units = {n: own.units for n, own in consumed.items()}
-    began = {n: own.units for n, own in pipe.run_plan.mix.consumed(0).items()}
+    began = {
+      n: own.units for n, own in pipe.accounts.questions.consumed(0).items()
+    }
     given = [units[n] - began[n] for n in ROWS]
     assert max(given) - min(given) <= 2 * 32, given
 
@@ -295,7 +301,7 @@ def test_unknown_specs_are_preserved_and_left_alone(paths, caplog):
   ]
   own = {entry["spec"]: entry for entry in found[:-2]}
   assert own.keys() == ROWS.keys()
-  consumed = new.run_plan.mix.consumed(1)
+  consumed = new.accounts.questions.consumed(1)
   for name, entry in own.items():
     assert entry["row_offset"] == consumed[name].rows
     assert entry["token_offset"] == consumed[name].units

@@ -102,8 +102,8 @@ class Greedy:
   """
 
   def __init__(self, pipe, data):
-    self.parts = pipe.run_plan.mix.ordered()
-    self.mix = pipe.run_plan.mix.options
+    self.parts = pipe.run_plan.ordered
+    self.mix = pipe.run_plan.merge.options
     self.size = data["global_batch_size"]
     weights = dict.fromkeys(data["sources"])
     self.stages = [
@@ -203,7 +203,7 @@ def rows_of_step(pipe, step):
 
 def own_rows(pipe, name, rows):
   """Returns the same of rows of one source, in its own order."""
-  part = pipe.run_plan.mix.ordered()[name]
+  part = pipe.run_plan.ordered[name]
   fields = part.rows.read(part.plan(np.asarray(rows, np.int64)))
   return [(name, row_bytes(fields, i)) for i in range(len(rows))]
 
@@ -214,10 +214,10 @@ def check_equals_greedy(data, most=160):
   taken = Greedy(pipe, data).run(most)
   size = data["global_batch_size"]
   if len(taken) < most:
-    assert pipe.run_plan.mix.end == len(taken)
-    assert len(pipe.run_plan.mix) == len(taken)
+    assert pipe.run_plan.merge.end == len(taken)
+    assert len(pipe.run_plan.merge) == len(taken)
   else:
-    end = pipe.run_plan.mix.end
+    end = pipe.run_plan.merge.end
     assert end is None or end >= most
   expected = {}
   for name in pipe.source_names:
@@ -234,7 +234,8 @@ def check_equals_greedy(data, most=160):
     assert sorted(found) == sorted(wanted)
     given = collections.Counter(name for name, _ in taken[: step * size])
     assert {n: given[n] for n in pipe.source_names} == {
-      name: own.rows for name, own in pipe.run_plan.mix.consumed(step).items()
+      name: own.rows
+      for name, own in pipe.accounts.questions.consumed(step).items()
     }
   return taken
 
@@ -365,7 +366,7 @@ def test_a_run_goes_on_from_its_offsets_after_a_source_has_ended(
   ended = next(
     n
     for n in range(pipe.num_steps)
-    if pipe.run_plan.mix.rows_before(n)["a"] == 2
+    if pipe.run_plan.merge.rows_before(n)["a"] == 2
   )
   assert ended < 12
   for step in (*range(ended - 1, ended + 9), pipe.num_steps - 1):
@@ -579,17 +580,17 @@ def test_a_weight_that_is_hardly_served_is_said_with_the_rows_it_takes(paths):
   pipe = pipeline.build(data)
   # Row 0 of both comes first; then 999 rows of bins, its second a tie.
   stands = {"is row 1001", "is row 1002"}
-  (problem,) = pipe.run_plan.mix.unserved(400)
+  (problem,) = pipe.accounts.questions.unserved(400)
   assert problem.startswith("`config.data.mix`: the weight of 'stream'")
   # A thousandth of 800 rows.
   assert "amounts to 0.8 row in 400 steps of the stage from step 0" in problem
   assert "which have one of it: its next is row" in problem
   assert any(text in problem for text in stands)
   second = int(problem.split("is row ")[1].split(" ")[0])
-  assert pipe.run_plan.mix.unserved(second // 2 - 1)
-  assert not pipe.run_plan.mix.unserved(second // 2 + 1)
+  assert pipe.accounts.questions.unserved(second // 2 - 1)
+  assert not pipe.accounts.questions.unserved(second // 2 + 1)
   rows = [
-    pipe.run_plan.mix.rows_before(n)["stream"] for n in (second, second + 1)
+    pipe.run_plan.merge.rows_before(n)["stream"] for n in (second, second + 1)
   ]
   assert rows == [1, 2]
 
@@ -601,7 +602,9 @@ def test_a_run_that_hardly_serves_a_source_is_told(paths, caplog):
     "exhaustion": "first_exhausted",
   }
   pipe = pipeline.build(config(paths, ["bins", "stream"], mix=mix))
-  assert pipe.run_plan.mix.rows_before(len(pipe.run_plan.mix))["stream"] == 1
+  assert (
+    pipe.run_plan.merge.rows_before(len(pipe.run_plan.merge))["stream"] == 1
+  )
   assert "have one of it: its next never comes. Raise its weight" in caplog.text
   mix["weights"] = {"bins": 1, "stream": 1e-16}
   with pytest.raises(schema.ConfigError, match=r"got 1 of 'bins' and 1e-16"):
@@ -629,11 +632,13 @@ def test_fair_shares_of_a_row_or_less_are_no_error(make_store, caplog):
   pipe = pipeline.build(data)
   # One long row for sixteen short ones is an even share.
   given = [
-    pipe.run_plan.mix.rows_before(count)["long"] for count in (2, 17, 19, 36)
+    pipe.run_plan.merge.rows_before(count)["long"] for count in (2, 17, 19, 36)
   ]
   assert given == [1, 1, 2, 3]
   steps = range(2, pipe.num_steps)
-  assert not [s for s in steps if s > 17 and pipe.run_plan.mix.unserved(s)]
+  assert not [
+    s for s in steps if s > 17 and pipe.accounts.questions.unserved(s)
+  ]
   # What is left of a run at any step, and a short last stage of it.
   weights = {"long": 1, "short": 1}
   for step in range(0, pipe.num_steps - 1, 7):
@@ -654,8 +659,8 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
   ]
   data = config(paths, ["bins", "stream"], mix={"stages": stages})
   pipe = pipeline.build(data)
-  assert not pipe.run_plan.mix.unserved(20)
-  (problem,) = pipe.run_plan.mix.unserved(300)
+  assert not pipe.accounts.questions.unserved(20)
+  (problem,) = pipe.accounts.questions.unserved(300)
   found = re.search(
     r"the weight of 'stream' amounts to \S+e-0\d row in 40 steps of the stage"
     r" from step 20 on, which have (none|one) of it: its next is row (\d+) of"
@@ -665,15 +670,17 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
   assert found, problem
   row, step = int(found[2]), int(found[3])
   assert step == row // 4 >= 60
-  given = pipe.run_plan.mix.rows_before(20 * 4)["stream"] + (found[1] == "one")
+  given = pipe.run_plan.merge.rows_before(20 * 4)["stream"] + (
+    found[1] == "one"
+  )
   assert [
-    pipe.run_plan.mix.rows_before(n)["stream"] for n in (row, row + 1)
+    pipe.run_plan.merge.rows_before(n)["stream"] for n in (row, row + 1)
   ] == [
     given,
     given + 1,
   ]
   # The trainer's steps cut the last stage short.
-  (problem,) = pipe.run_plan.mix.unserved(50)
+  (problem,) = pipe.accounts.questions.unserved(50)
   assert "in 30 steps of the stage from step 20 on" in problem
 
 
@@ -707,9 +714,9 @@ def test_a_run_ends_where_its_stage_has_no_row_left(paths, caplog):
 
   pipe = run(2)
   bins, stream = (len(pipe.sources[name]) for name in ("bins", "stream"))
-  assert pipe.run_plan.mix.end == 2 * 4 + stream
+  assert pipe.run_plan.merge.end == 2 * 4 + stream
   assert not [line for line in caplog.messages if "never comes" in line]
-  assert run(3).run_plan.mix.end == bins < 3 * 4
+  assert run(3).run_plan.merge.end == bins < 3 * 4
   (line,) = [line for line in caplog.messages if "never comes" in line]
   assert f"the stage from step 3 on never comes: the run ends after {bins}" in (
     line
@@ -784,7 +791,7 @@ def test_sources_of_one_run_are_of_one_tokenizer(
 def test_the_summary_counts_the_rows_that_are_dropped(paths):
   data = config(paths, ["bins", "stream"], epochs=1, global_batch_size=7)
   pipe = pipeline.build(data)
-  lost = len(pipe.run_plan.mix) - 7 * pipe.num_steps
+  lost = len(pipe.run_plan.merge) - 7 * pipe.num_steps
   assert lost
   said = f"\n  remainder drop: {lost} rows at the end fill no step\n"
   assert said in pipe.describe()
@@ -802,9 +809,9 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
   passes = pipe.accounts.at(pipe.num_steps)["stream"].epochs
   assert passes > 10
   assert f"steps give source 'stream' {passes:.1f} times over. Take" in line
-  plan, asked = pipe.run_plan, pipe.run_options.max_epochs
-  assert not answers.repeats(plan, 2, asked)
-  assert len(answers.repeats(plan, pipe.num_steps, asked)) == 1
+  questions, asked = pipe.accounts.questions, pipe.run_options.max_epochs
+  assert not questions.repeats(2, asked)
+  assert len(questions.repeats(pipe.num_steps, asked)) == 1
   # What is asked for is no surprise.
   caplog.clear()
   pipeline.build(config(paths, ["bins", "stream"], epochs=5))
@@ -840,7 +847,7 @@ def test_building_does_not_sum_a_long_run_to_say_what_repeats(
 def counted(monkeypatch, pipe):
   """Returns the rows of each call of `plan` of a source, as they come."""
   calls = []
-  for own in pipe.run_plan.mix.ordered().values():
+  for own in pipe.run_plan.ordered.values():
     plan = own.plan
     monkeypatch.setattr(
       own, "plan", lambda rows, plan=plan: calls.append(len(rows)) or plan(rows)
@@ -882,5 +889,5 @@ def test_a_process_plans_its_own_rows_only(paths, monkeypatch):
   pipe.plan(0)
   calls = counted(monkeypatch, pipe)
   own = {pipe.buckets[0].name: np.asarray([3, 17])}
-  assert pipe.run_plan.spans(5, 6, own).num_rows == 12
+  assert pipe.run_plan.planned(5, 6, own).spans.num_rows == 12
   assert sum(calls) == 12

@@ -11,7 +11,7 @@ from chomp_data.loading import batches
 from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
-from chomp_data.plans import token_sums
+from chomp_data.plans import rows_questions
 from chomp_data.plans import totals
 from chomp_data.sources import document_columns
 from chomp_data.sources import row_units
@@ -170,7 +170,7 @@ PASSED_OVER = {
 def test_what_is_passed_over_is_what_rows_of_plans_hold(
   path, rows, shuffle, monkeypatch
 ):
-  monkeypatch.setattr(token_sums, "MANY_ROWS", 31)
+  monkeypatch.setattr(rows_questions, "MANY_ROWS", 31)
   pipe = build(path, PASSED_OVER[rows], shuffle)
   source = pipe.run_plan.ordered["text"]
   steps = 3 * source.epochs.size(source.epochs.ramp) // BATCH + 20

@@ -141,7 +141,7 @@ def test_datasets_share_real_tokens_and_accounts_count_them(
     batch = pipe.batch(step)
     tokens[name] += int((batch["segment_ids"] > 0).sum())
     loss[name] += int(batch["loss_mask"].sum())
-    used = pipe.run_plan.mix.consumed(step + 1)
+    used = pipe.accounts.questions.consumed(step + 1)
     assert {n: own.units for n, own in used.items()} == tokens
   # Asked in another order, and far from where a run has read.
   again = pipeline.build(conftest.changed(text, **changes))
@@ -155,20 +155,23 @@ def test_a_dataset_that_has_ended_is_not_intended(text):
   of_step = [pipe.bucket_of(step)[0] for step in range(pipe.num_steps)]
   last = len(of_step) - of_step[::-1].index("code")
   assert 0 < last < pipe.num_steps
-  assert pipe.run_plan.mix.intended(last - 1) == {"code": 0.75, "notes": 0.25}
-  assert pipe.run_plan.mix.intended(last) == {"code": 0, "notes": 1}
+  assert pipe.accounts.questions.intended(last - 1) == {
+    "code": 0.75,
+    "notes": 0.25,
+  }
+  assert pipe.accounts.questions.intended(last) == {"code": 0, "notes": 1}
   for step in (-1, pipe.num_steps):
     with pytest.raises(IndexError, match=f"got {step}"):
-      pipe.run_plan.mix.intended(step)
+      pipe.accounts.questions.intended(step)
   # The same where the other one goes on for ever; one that is cut short by the
   # end of the run has not ended.
   endless = conftest.changed(text, epochs=None, sources__code__max_epochs=1)
   pipe = pipeline.build(endless)
-  assert pipe.run_plan.mix.intended(0)["code"] > 0
-  assert pipe.run_plan.mix.intended(500) == {"code": 0, "notes": 1}
+  assert pipe.accounts.questions.intended(0)["code"] > 0
+  assert pipe.accounts.questions.intended(500) == {"code": 0, "notes": 1}
   first = conftest.changed(text, mix__exhaustion="first_exhausted", **changes)
   pipe = pipeline.build(first)
-  shares = pipe.run_plan.mix.intended(pipe.num_steps - 1)
+  shares = pipe.accounts.questions.intended(pipe.num_steps - 1)
   assert shares == {"code": 0.75, "notes": 0.25}
 
 

@@ -46,7 +46,7 @@ def means(pipe, first, last):
   """Returns the mean of intended shares, one step after the other."""
   total = dict.fromkeys(pipe.source_names, 0.0)
   for step in range(first, last):
-    for name, share in pipe.run_plan.mix.intended(step).items():
+    for name, share in pipe.accounts.questions.intended(step).items():
       total[name] += share
   return {n: own / max(last - first, 1) for n, own in total.items()}
 
@@ -121,13 +121,13 @@ def test_a_long_run_asks_for_few_steps(paths, monkeypatch):
       for name, epochs in (("a", 1_000), ("b", 10**5), ("c", 10**5))
     },
   )
-  asked, intended = [], pipe.run_plan.mix.intended
+  asked, intended = [], pipe.accounts.questions.intended
 
   def spied(step):
     asked.append(step)
     return intended(step)
 
-  monkeypatch.setattr(pipe.run_plan.mix, "intended", spied)
+  monkeypatch.setattr(pipe.accounts.questions, "intended", spied)
   found = by_source.SourceLog(pipe).take(10**6)
   assert len(asked) < 100
   ended = next(s for s in range(18_000, 19_000) if not intended(s)["a"])
@@ -139,9 +139,9 @@ def test_what_has_ended_is_not_intended(paths):
   pipe = build(paths, **RUNS["sources end"])
   rows = {name: len(own) for name, own in pipe.sources.items()}
   for step in range(pipe.num_steps):
-    given = pipe.run_plan.mix.rows_before(step * BATCH)
+    given = pipe.run_plan.merge.rows_before(step * BATCH)
     left = [name for name in rows if given[name] < rows[name]]
-    assert pipe.run_plan.mix.intended(step) == {
+    assert pipe.accounts.questions.intended(step) == {
       name: 1 / len(left) if name in left else 0.0 for name in rows
     }
   assert left == ["c"]
@@ -150,12 +150,14 @@ def test_what_has_ended_is_not_intended(paths):
 def test_intended_of_no_step_is_refused(paths):
   pipe = build(paths, **RUNS["the last batch is padded"])
   last = pipe.num_steps - 1
-  assert sum(pipe.run_plan.mix.intended(last).values()) == pytest.approx(1)
+  assert sum(pipe.accounts.questions.intended(last).values()) == pytest.approx(
+    1
+  )
   for step in (last + 1, 10**9, -1):
     with pytest.raises(IndexError, match=rf"0 \.\. {last}, got {step}\."):
-      pipe.run_plan.mix.intended(step)
+      pipe.accounts.questions.intended(step)
   with pytest.raises(IndexError, match=r"got -1\."):
-    build(paths, mix={}).run_plan.mix.intended(-1)
+    build(paths, mix={}).accounts.questions.intended(-1)
 
 
 def test_one_source_alone_is_all_that_is_intended(paths):

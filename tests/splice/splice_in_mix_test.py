@@ -84,7 +84,7 @@ def test_the_rows_of_a_splice_source_decide_what_a_mix_reads(build, shuffle):
   pipe = build(shuffle=shuffle)
   row = 0
   for step, (documents, lengths) in enumerate(taken(pipe, 80)):
-    assert pipe.run_plan.mix.consumed(step)["books"].rows == row
+    assert pipe.accounts.questions.consumed(step)["books"].rows == row
     # A batch is permuted in itself, so its rows are compared as a set.
     rows = np.arange(row, row + len(documents))
     own = pipe.sources["books"].plan(rows)
@@ -100,7 +100,7 @@ def test_the_rows_of_a_splice_source_decide_what_a_mix_reads(build, shuffle):
 def test_tokens_are_balanced_while_lengths_and_documents_change(build):
   pipe = build()
   for step in range(1, 120, 7):
-    used = pipe.run_plan.mix.consumed(step)
+    used = pipe.accounts.questions.consumed(step)
     spans = pipe.plan(0, step)
     for number, name in enumerate(pipe.source_names):
       tokens = int(spans.length[spans.source == number].sum())
