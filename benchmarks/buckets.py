@@ -186,7 +186,7 @@ def arrays(directory: pathlib.Path) -> Lines:
     pipe = _resolution({"own": path})
     store = samples.open_samples(path, fields=("pixels",))
     order = np.random.default_rng(0).permutation(count)
-    source = pipe.batch_source()
+    source = pipeline.batch_source(pipe)
 
     def piped(source=source, pipe=pipe) -> int:
       for step in range(pipe.num_steps):
@@ -216,7 +216,7 @@ def text(directory: pathlib.Path) -> Lines:
   count = 4_000 if _SMALL.value else _DOCUMENTS
   store = corpora.make_corpus(directory / "web", count)
   steps = 20 if _SMALL.value else 200
-  buckets = _length(pathlib.Path(store.path)).batch_source()
+  buckets = pipeline.batch_source(_length(pathlib.Path(store.path)))
   packed = pipeline.build(
     {
       "seq_len": 2_048,
@@ -229,7 +229,8 @@ def text(directory: pathlib.Path) -> Lines:
         }
       },
     }
-  ).batch_source()
+  )
+  packed_rows = pipeline.batch_source(packed)
 
   def read(source: Any) -> int:
     for step in range(steps):
@@ -239,7 +240,7 @@ def text(directory: pathlib.Path) -> Lines:
   rates = _rates(
     {
       "buckets of lengths": lambda: read(buckets),
-      "bin-packed rows of 2,048": lambda: read(packed),
+      "bin-packed rows of 2,048": lambda: read(packed_rows),
     }
   )
   lines = [["rows", "million positions/s"]]

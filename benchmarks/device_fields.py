@@ -83,7 +83,7 @@ def spent_us(batches: int, do: Callable[[], object]) -> tuple[float, float]:
 
 def wire_batches(pipe: pipeline.Pipeline) -> Iterator[dict[str, np.ndarray]]:
   """Yields batches as they travel."""
-  return iter(feed.data_loader(pipe.batch_source(encoded=True)))
+  return iter(feed.data_loader(pipeline.batch_source(pipe, encoded=True)))
 
 
 def measured(path: str, kind: str, rows: int) -> dict[str, float]:

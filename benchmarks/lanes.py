@@ -93,7 +93,7 @@ def fetched(
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
     for worker in range(workers):
-      source = pipe.batch_source(rows).for_workers(workers)
+      source = pipeline.batch_source(pipe, rows).for_workers(workers)
       for step in range(first + worker, pipe.num_steps or 0, workers):
         source[step]
       chunks += sum(

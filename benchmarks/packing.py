@@ -412,7 +412,7 @@ def probe(figure: str, kind: str, corpus: str) -> float:
   began = time.perf_counter()
   pipe = pipeline.build(config(pathlib.Path(corpus), kind, 8))
   # Not by `pipe.data_loader`, which imports jax only then.
-  batches = iter(feed.data_loader(pipe.batch_source()))
+  batches = iter(feed.data_loader(pipeline.batch_source(pipe)))
   next(batches)
   if figure == "first_batch":
     return (time.perf_counter() - began) * 1e3

@@ -227,7 +227,7 @@ def read(
     }
   )
   np.empty(_FREED_BYTES, np.uint8)
-  source = pipe.batch_source(own_rows, group_steps=group_steps)
+  source = pipeline.batch_source(pipe, own_rows, group_steps=group_steps)
   # The source reads through a store of its own.
   text = source.sources["text"].store
   if cache_chunks is not None:

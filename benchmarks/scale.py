@@ -374,7 +374,7 @@ def _read(
   """Reads batches of a mix; returns memory in bytes and times in seconds."""
   began = time.perf_counter()
   pipe = pipeline.build(_config(directory, count))
-  reader = iter(feed.data_loader(pipe.batch_source()))
+  reader = iter(feed.data_loader(pipeline.batch_source(pipe)))
   next(reader)
   times = [time.perf_counter() - began]
   for _ in range(batches - 1):

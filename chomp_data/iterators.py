@@ -122,7 +122,7 @@ def padded_iterator(
 
   def make() -> feed.InputIterator:
     pipe = data if isinstance(data, pipeline.Pipeline) else pipeline.build(data)
-    options = pipe.options
+    options = pipe.run_options.data
     return feed.InputIterator(
       process_input(pipe, place, operations),
       seed=options.seed,
@@ -204,7 +204,7 @@ class ProcessInput(feed.ProcessInput):
     self, fingerprint: Mapping[str, Any], step: int, resize: bool
   ) -> feed.ProcessInput:
     pipe: pipeline.Pipeline = self.pipeline
-    continued = pipe.continued(fingerprint, step, resize)
+    continued = pipeline.continued(pipe, fingerprint, step, resize)
     if continued is pipe:
       return self
     # Batches of earlier sizes need not divide over the current devices.
@@ -249,7 +249,10 @@ class ProcessInput(feed.ProcessInput):
 
 def _deals_over_devices(pipe: pipeline.Pipeline) -> bool:
   """Returns whether rows are balanced over the shards of the sharding."""
-  return balance.is_asked(pipe.options) and pipe.options.balance_shards is None
+  return (
+    balance.is_asked(pipe.run_options.data)
+    and pipe.run_options.data.balance_shards is None
+  )
 
 
 def process_input(
@@ -284,10 +287,10 @@ def process_input(
     if bucket.name in rows_on_devices
   }
   columns = None
-  if not operations and pipe.options.certificate != certifying.TOKENS:
+  if not operations and pipe.run_options.data.certificate != certifying.TOKENS:
     # The config's transforms read at most the next column, others any column.
     columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
-  shards = balance.dealt_shards(pipe.options, pipe.buckets)
+  shards = balance.dealt_shards(pipe.run_options.data, pipe.buckets)
   if _deals_over_devices(pipe) and not place.is_padded:
     shards = placement.num_shards(
       pipe, sharding, operations, device_rows, list(rows)
@@ -308,7 +311,8 @@ def process_input(
     )
   fingerprint = state.with_operations(pipe.fingerprint, operations)
   if source is None:
-    source = pipe.batch_source(
+    source = pipeline.batch_source(
+      pipe,
       rows,
       fingerprint,
       shards=shards,

@@ -80,7 +80,6 @@ class Pipeline:
 
   Attributes:
     run_options: The whole of `config.data`, checked.
-    options: The fields of `config.data` beside its sections.
     run_plan: Which samples every step holds.
     buckets: The static shapes of batches; runs without `config.data.buckets`
       have one.
@@ -91,7 +90,6 @@ class Pipeline:
   """
 
   run_options: options_lib.RunOptions
-  options: Any
   run_plan: plan_lib.Plan
   buckets: tuple[buckets_lib.Bucket, ...]
   source_names: list[str]
@@ -116,7 +114,6 @@ class Pipeline:
       StoreError: If a store cannot be opened.
     """
     self.run_options = run
-    self.options = run.data
     self.run_plan = plan = planning.make_plan(run)
     self.buckets = plan.buckets
     self.source_names = plan.source_names
@@ -132,8 +129,8 @@ class Pipeline:
       ConfigError: If `balance_shards` does not divide the rows of a step.
     """
     # Checks that they divide the rows of all steps.
-    balance_lib.dealt_shards(self.options, self.buckets)
-    if balance_lib.is_asked(self.options):
+    balance_lib.dealt_shards(self.run_options.data, self.buckets)
+    if balance_lib.is_asked(self.run_options.data):
       for name, source in self.run_options.sources.items():
         if getattr(source.shuffle, "lanes", None) is not None:
           yield (
@@ -190,7 +187,9 @@ class Pipeline:
   @functools.cached_property
   def accounts(self) -> accounts_lib.Accounts:
     """What the run consumes before any step, by source."""
-    entries = [dataclasses.asdict(line) for line in self.options.mix_entries]
+    entries = [
+      dataclasses.asdict(line) for line in self.run_options.data.mix_entries
+    ]
     return accounts_lib.Accounts(self.run_plan, entries)
 
   @functools.cached_property
@@ -202,7 +201,7 @@ class Pipeline:
     section = self.run_options.buckets
     return {
       "schema": row_source.FINGERPRINT_SCHEMA,
-      **self.options.fingerprint(),
+      **self.run_options.data.fingerprint(),
       **({} if section is None else section.fingerprint()),
       **self.run_plan.fingerprint,
       **self.run_plan.tombstones.fingerprint_field,
@@ -253,17 +252,12 @@ class Pipeline:
     Raises:
       IndexError: If the step is not of the run.
     """
-    plan, shards = self.run_plan, self._dealt(shards)
+    plan, options = self.run_plan, self.run_options.data
+    shards = balance_lib.dealt_shards(options, self.buckets, shards)
     count = balance_lib.shards_of(plan, step, shards)
     if count == 1:
       return np.arange(self.buckets[plan.at(step)[1]].batch_size)
     return balance_lib.order(plan, plan.planned(step), count)[0]
-
-  def _dealt(
-    self, shards: balance_lib.Shards | None
-  ) -> balance_lib.Shards | None:
-    """Returns over how many shards rows are dealt, by bucket; None is not."""
-    return balance_lib.dealt_shards(self.options, self.buckets, shards)
 
   @schema.arguments(step=_STEP, rows=_ROWS)
   def batch(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
@@ -317,90 +311,6 @@ class Pipeline:
       )
     return {bucket.name: numbers}
 
-  def _by_bucket(self, rows: Rows) -> Mapping[str, np.ndarray] | None:
-    if rows is None or isinstance(rows, Mapping):
-      return rows
-    return {bucket.name: rows for bucket in self.buckets}
-
-  @schema.arguments(bucket=_STEP)
-  def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
-    """Returns one sample of each source that may have fields of its own.
-
-    Args:
-      bucket: The number of a bucket.
-
-    Returns:
-      Fields [1, ...] by source, in the batch format; none where a bucket is
-      empty.
-
-    Raises:
-      IndexError: If there is no bucket of that number.
-    """
-    if not 0 <= bucket < len(self.buckets):
-      raise IndexError(
-        f"`bucket` must be in 0 .. {len(self.buckets) - 1}, a number of"
-        f" `buckets`, got {bucket}. Correct it."
-      )
-    return {
-      name: applying.applied(self.run_plan.read(planned), self.operations)
-      for name, planned in answers.of(self.run_plan).examples(bucket)
-    }
-
-  @schema.arguments(
-    rows=_ROWS,
-    fingerprint=_MAPPING,
-    group_steps=schema.optional(schema.integer(1)),
-    shards=_MAPPING,
-    columns=_MAPPING,
-    counted=_MAPPING,
-    encoded=schema.boolean(),
-  )
-  def batch_source(
-    self,
-    rows: Rows = None,
-    fingerprint: Mapping[str, Any] | None = None,
-    group_steps: int | None = None,
-    shards: balance_lib.Shards | None = None,
-    columns: plan_lib.Columns | None = None,
-    counted: Mapping[str, np.ndarray] | None = None,
-    encoded: bool = False,
-  ) -> batches.BatchSource:
-    """Returns the Grain source of process-local batches.
-
-    Args:
-      rows: int64[R], ascending rows of the global batch that this process
-        holds, of each bucket by its name or of all; None is all.
-      fingerprint: Shown in its `repr`, or None for the pipeline's.
-      group_steps: Most steps that are planned and fetched together, or None
-        for about 4,096 rows; decides no batch.
-      shards: With `config.data.balance`, into how many shards the rows of each
-        bucket are cut; None is `config.data.balance_shards`, and where that is
-        None too, rows stand as they are planned.
-      columns: By bucket, (first, last + 1) of the columns of text whose tokens
-        are read, or None for all; tokens of others are padding.
-      counted: By bucket, bool[R], which of the rows a certificate counts here;
-        None is all.
-      encoded: Whether records are rows in the transfer format, from which
-        devices make the fields.
-    """
-    # Its own caches: a thread or a worker reads through it.
-    plan = pickle.loads(pickle.dumps(self.run_plan))
-    with zarr_opening.copying():
-      for source in plan.sources.values():
-        _ = source.store.opened
-    planning.expect_reading(plan, self.run_options)
-    return batches.BatchSource(
-      plan,
-      self._by_bucket(rows),
-      state.digest(fingerprint or self.fingerprint)[:16],
-      group_steps,
-      shards=self._dealt(shards),
-      columns=columns,
-      counted=counted,
-      certificate=self.options.certificate,
-      encoded=encoded,
-    )
-
   @schema.arguments(
     rows=_ROWS,
     operations=applying.TRANSFORMS,
@@ -424,8 +334,12 @@ class Pipeline:
     from chomp_data.loading import feed  # jax only where devices are fed
 
     fingerprint = state.with_operations(self.fingerprint, operations)
-    source = self.batch_source(rows, fingerprint)
-    count = self.options.worker_count if worker_count is None else worker_count
+    source = batch_source(self, rows, fingerprint)
+    count = (
+      self.run_options.data.worker_count
+      if worker_count is None
+      else worker_count
+    )
     if count and not workers.may_help(source.is_mapped, operations):
       # Not set to 0 here: the loader's state depends on the number of workers.
       logging.log_first_n(
@@ -438,7 +352,7 @@ class Pipeline:
       )
     return feed.data_loader(
       source,
-      seed=self.options.seed,
+      seed=self.run_options.data.seed,
       operations=[*self.operations, *operations],
       worker_count=count,
     )
@@ -447,13 +361,13 @@ class Pipeline:
     """Returns the run's summary for the log: the shapes that will come."""
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes, *lines = answers.of(self.run_plan).describe()
-    epochs = self.options.epochs or "for ever"
+    options = self.run_options.data
     of = " of" if self.run_options.kind == "rows" else ""
     head = (
-      f"input: {steps}{of} {shapes}, seed {self.options.seed}, epochs {epochs},"
-      f" remainder {self.options.remainder}"
+      f"input: {steps}{of} {shapes}, seed {options.seed}, epochs"
+      f" {options.epochs or 'for ever'}, remainder {options.remainder}"
     )
-    entries = [f"  dataset_mix: {entry}" for entry in self.options.mix_entries]
+    entries = [f"  dataset_mix: {entry}" for entry in options.mix_entries]
     if self.run_plan.steps.skip:
       skipped = ", ".join(
         f"{low} .. {high}" for low, high in self.run_plan.steps.skip
@@ -480,29 +394,6 @@ class Pipeline:
         )
     return lines
 
-  @schema.arguments(
-    fingerprint=schema.mapping(),
-    step=schema.integer(0, 2**63 - 1),
-    resize=schema.boolean(),
-  )
-  def continued(
-    self, fingerprint: Mapping[str, Any], step: int, resize: bool = False
-  ) -> "Pipeline":
-    """Returns the run that continues a state.
-
-    Args:
-      fingerprint: The fingerprint of the state.
-      step: The next step of the state; its run may have more steps than this
-        one.
-      resize: Whether the number of rows of a step may change at that step.
-
-    Returns:
-      The run with the batch sizes of the state, and with the epochs in which
-      stores join; this pipeline if neither changes anything.
-    """
-    run = joining.continued(self.run_options, fingerprint, step, resize)
-    return self if run is self.run_options else Pipeline(run)
-
   def __repr__(self) -> str:
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes = "; ".join(map(str, self.buckets))
@@ -510,6 +401,79 @@ class Pipeline:
       f"Pipeline({steps}, {shapes}, sources {', '.join(self.source_names)},"
       f" fingerprint {state.digest(self.fingerprint)[:16]})"
     )
+
+
+def batch_source(
+  pipe: Pipeline,
+  rows: Rows = None,
+  fingerprint: Mapping[str, Any] | None = None,
+  group_steps: int | None = None,
+  shards: balance_lib.Shards | None = None,
+  columns: plan_lib.Columns | None = None,
+  counted: Mapping[str, np.ndarray] | None = None,
+  encoded: bool = False,
+) -> batches.BatchSource:
+  """Returns the Grain source of process-local batches.
+
+  Args:
+    pipe: The run.
+    rows: int64[R], ascending rows of the global batch that this process holds,
+      of each bucket by its name or of all; None is all.
+    fingerprint: Shown in its `repr`, or None for the pipeline's.
+    group_steps: The most steps that are planned and fetched together, or None
+      for about 4,096 rows; has no effect on batches.
+    shards: With `config.data.balance`, into how many shards the rows of each
+      bucket are cut; None is `config.data.balance_shards`, and if that is None
+      too, rows keep their planned order.
+    columns: By bucket, (first, last + 1) of the columns of text whose tokens
+      are read, or None for all; tokens of others are padding.
+    counted: By bucket, bool[R], which of the rows a certificate counts here;
+      None is all.
+    encoded: Whether records are rows in the transfer format, from which devices
+      make the fields.
+  """
+  # A copy, because the caches of a plan serve one reader.
+  plan = pickle.loads(pickle.dumps(pipe.run_plan))
+  with zarr_opening.copying():
+    for source in plan.sources.values():
+      _ = source.store.opened
+  planning.expect_reading(plan, pipe.run_options)
+  if rows is not None and not isinstance(rows, Mapping):
+    rows = {bucket.name: rows for bucket in pipe.buckets}
+  options = pipe.run_options.data
+  return batches.BatchSource(
+    plan,
+    rows,
+    state.digest(fingerprint or pipe.fingerprint)[:16],
+    group_steps,
+    shards=balance_lib.dealt_shards(options, pipe.buckets, shards),
+    columns=columns,
+    counted=counted,
+    certificate=options.certificate,
+    encoded=encoded,
+  )
+
+
+def continued(
+  pipe: Pipeline,
+  fingerprint: Mapping[str, Any],
+  step: int,
+  resize: bool = False,
+) -> Pipeline:
+  """Returns the run that continues a state.
+
+  Args:
+    pipe: The run of the config.
+    fingerprint: The fingerprint of the state.
+    step: The next step of the state; its run may have more steps than this one.
+    resize: Whether the number of rows of a step may change at that step.
+
+  Returns:
+    The run with the batch sizes of the state, and with the epochs in which
+    stores join; the same pipeline if neither changes anything.
+  """
+  run = joining.continued(pipe.run_options, fingerprint, step, resize)
+  return pipe if run is pipe.run_options else Pipeline(run)
 
 
 @watching.starting()

@@ -183,7 +183,7 @@ def options_of(cls: type) -> Mapping[str, Option]:
   """
   sentences = {}
   for base in reversed(cls.__mro__):
-    sentences |= _sentences(base.__dict__.get("__doc__") or "")
+    sentences |= attribute_sentences(base.__dict__.get("__doc__") or "")
   return {
     field.name: Option(
       field.name,
@@ -197,7 +197,7 @@ def options_of(cls: type) -> Mapping[str, Option]:
   }
 
 
-def _sentences(docstring: str) -> dict[str, str]:
+def attribute_sentences(docstring: str) -> dict[str, str]:
   """Returns the descriptions of attributes in a class's docstring, by name."""
   _, _, text = inspect.cleandoc(docstring).partition("\nAttributes:\n")
   sentences: dict[str, str] = {}

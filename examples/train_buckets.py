@@ -36,6 +36,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
+from chomp_data.loading import placement
 from chomp_data.loading import state as state_lib
 
 _CONFIG = cli.define_config()
@@ -171,7 +172,9 @@ def read(config: Any) -> RunOptions:
 def _field_problems(pipe: pipeline.Pipeline) -> list[str]:
   """Returns what samples lack to be pictures with labels."""
   # The first sample of the first group that is not empty.
-  examples = (pipe.examples(number) for number in range(len(pipe.buckets)))
+  examples = (
+    placement.examples(pipe, number) for number in range(len(pipe.buckets))
+  )
   batch = next((own for found in examples for own in found.values()), {})
   problems = []
   pixels, label = batch.get("pixels"), batch.get("label")

@@ -72,10 +72,12 @@ class JobState:
       return pipe
     if self.input is not None:
       # Since its checkpoint it may have gone on with what it was allowed to.
-      run = pipe.continued(self.fingerprint, self.saved_step, resize=True)
+      run = pipeline.continued(
+        pipe, self.fingerprint, self.saved_step, resize=True
+      )
       if state_lib.digest(run.fingerprint) == self.input:
         return run
-    run = pipe.continued(self.fingerprint, self.saved_step)
+    run = pipeline.continued(pipe, self.fingerprint, self.saved_step)
     # What a program's own transforms make of batches, no config says.
     saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
     lines = state_lib.differences(

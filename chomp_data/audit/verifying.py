@@ -154,7 +154,7 @@ def verified(
       " saved before there were any, or before the first step. Take a later"
       " checkpoint."
     )
-  run = pipe.continued(fingerprint, step, resize=True)
+  run = pipeline.continued(pipe, fingerprint, step, resize=True)
   saved = {k: v for k, v in fingerprint.items() if k != "operations"}
   fields = state_lib.differences(
     joining.until(run.run_plan, saved, step),

@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
   pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
   if not directory:
     assert steps is not None
-    tokens = pipe.options.certificate == "tokens"
+    tokens = pipe.run_options.data.certificate == "tokens"
     with _progress(len(steps)) as done:
       found = verifying.sums(pipe, steps, tokens, done)
     segment = certificate.Segment(steps.start, steps.stop, "", *found)

@@ -55,7 +55,7 @@ def placer(
     operations: A user's transforms, which need batches on the host.
     device_rows: As in `placement.process_batches`.
   """
-  asked = getattr(pipe.options, "device_fields", "never")
+  asked = getattr(pipe.run_options.data, "device_fields", "never")
   if asked == "never" or (asked == "auto" and not on_accelerators(sharding)):
     return None
   try:

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.plans import answers
 from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.transforms import applying
@@ -80,14 +81,26 @@ def field_sharding(
 class Run(Protocol):
   """What placing batches on devices needs of a `Pipeline`."""
 
-  options: Any
+  run_options: Any
   buckets: tuple[buckets_lib.Bucket, ...]
   run_plan: plan_lib.Plan
   operations: list[grain.transforms.Map]
 
-  def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
-    """Returns one sample of each source that may have fields of its own."""
-    ...
+
+def examples(pipe: Run, bucket: int) -> dict[str, dict[str, np.ndarray]]:
+  """Returns one sample of each source that may have its own fields.
+
+  Args:
+    pipe: The run.
+    bucket: The number of a bucket.
+
+  Returns:
+    Fields [1, ...] by source, in the batch format; none if a bucket is empty.
+  """
+  return {
+    name: applying.applied(pipe.run_plan.read(planned), pipe.operations)
+    for name, planned in answers.of(pipe.run_plan).examples(bucket)
+  }
 
 
 def process_batches(
@@ -355,9 +368,11 @@ def _uneven_axes(
 
 def _rows_field(pipe: Run, bucket: buckets_lib.Bucket) -> str:
   """Returns the field of the config that says how many rows a bucket has."""
-  if getattr(pipe.options, "batch_size_schedule", None) is not None:
+  if getattr(pipe.run_options.data, "batch_size_schedule", None) is not None:
     return "config.data.batch_size_schedule"
-  if bucket.batch_size == getattr(pipe.options, "global_batch_size", None):
+  if bucket.batch_size == getattr(
+    pipe.run_options.data, "global_batch_size", None
+  ):
     return "config.data.global_batch_size"
   if len(bucket.shape) == 1:
     return "config.data.buckets.tokens_per_batch"
@@ -373,7 +388,7 @@ def _example(
   """Returns a batch of one row of a bucket; all sources have its fields."""
   found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
   first, shown = "", {}
-  for name, example in pipe.examples(bucket).items():
+  for name, example in examples(pipe, bucket).items():
     example = applying.applied(example, transforms)
     own = {
       field: (np.shape(value)[1:], np.asarray(value).dtype)

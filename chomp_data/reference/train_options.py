@@ -167,10 +167,10 @@ def _input_problems(
 ) -> list[str]:
   """Returns where the input and the other sections do not fit."""
   found = []
-  if pipe.options.batch_format != "canonical":
+  if pipe.run_options.data.batch_format != "canonical":
     found.append(
       "`config.data.batch_format` must be 'canonical' for the reference"
-      f" trainer, got {pipe.options.batch_format!r}. Unset it."
+      f" trainer, got {pipe.run_options.data.batch_format!r}. Unset it."
     )
   longest = "`config.data.seq_len`"
   if pipe.run_options.kind != "rows":

@@ -266,7 +266,7 @@ def read(directory: pathlib.Path, arm: str) -> dict:
 def _cost(directory: pathlib.Path, arm: str, steps: int) -> dict:
   """Returns ranges an example and chunks over those of whole stores."""
   pipe = opened(directory, arm, 0)
-  source = pipe.batch_source(group_steps=_GROUP)
+  source = pipeline.batch_source(pipe, group_steps=_GROUP)
   for step in range(steps):
     source[step]
   reads = list(source.reads.by_source().values())

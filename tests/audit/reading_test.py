@@ -46,7 +46,7 @@ def run(paths, rows, shuffle, **fields):
 
 def read(pipe, steps, group_steps):
   """Chunks that a reader fetched for some steps, by source."""
-  source = pipe.batch_source(group_steps=group_steps)
+  source = pipeline.batch_source(pipe, group_steps=group_steps)
   for step in range(steps):
     source[step]
   return {n: own.chunks_fetched for n, own in source.reads.by_source().items()}

@@ -74,7 +74,7 @@ text_only = pytest.mark.parametrize("name", runs.marked(TEXT))
 def on_devices(pipe, step):
   """Returns the batch of a step as devices have it, dealt by cost or not."""
   batch = pipe.batch(step)
-  if not balance.is_asked(pipe.options):
+  if not balance.is_asked(pipe.run_options.data):
     return batch
   order = pipe.row_order(step)
   return {field: value[order] for field, value in batch.items()}

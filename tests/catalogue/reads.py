@@ -12,6 +12,7 @@ import pathlib
 import tempfile
 
 import chomp_data
+from chomp_data import pipeline
 from tests.catalogue import runs
 from tests.golden import corpora
 
@@ -22,7 +23,7 @@ STEPS = 40
 def fetched(name: str, root: pathlib.Path) -> dict[str, dict[str, int]]:
   """Returns what the first steps of a run fetch, by source of text."""
   pipe = chomp_data.build(runs.data_of(name, root))
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   for step in range(runs.last_of(pipe, STEPS)):
     source[step]
   return {

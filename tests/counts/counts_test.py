@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 import chomp_data
+from chomp_data import pipeline
 from tests.counts import baseline
 from tests.counts import measuring
 
@@ -79,7 +80,9 @@ def test_files_and_memory_that_a_batch_leaves_open_are_told(root, monkeypatch):
 
     return changed
 
-  source = type(chomp_data.build(measuring.kinds(root)[KIND]).batch_source())
+  source = type(
+    pipeline.batch_source(chomp_data.build(measuring.kinds(root)[KIND]))
+  )
   before = found(root)
   monkeypatch.setattr(source, "__getitem__", leaving(source.__getitem__))
   told = "\n".join(baseline.differences(KIND, found(root), before))

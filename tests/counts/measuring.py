@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import chomp_data
+from chomp_data import pipeline
 from chomp_data.kernels import compiled
 from chomp_data.loading import state
 from chomp_data.testing import stores as testing_stores
@@ -155,7 +156,7 @@ def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
   with compiled.allowed(False):
     pipe = chomp_data.build(data)  # Side indexes are there from here on.
     for step in (0, _FAR):
-      pipe.batch_source(rows)[step]
+      pipeline.batch_source(pipe, rows)[step]
     pipe.accounts.record(_FAR)
     _wait_for_packing()
     gc.collect()
@@ -165,7 +166,7 @@ def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
 def _costs(data: dict[str, Any], rows: np.ndarray | None, root: str) -> Counts:
   descriptors, maps = _descriptors(), _maps()
   pipe = chomp_data.build(data)
-  source = pipe.batch_source(rows)
+  source = pipeline.batch_source(pipe, rows)
   for step in range(_STEPS):
     source[step]
   reads = source.reads.by_source().values()
@@ -187,7 +188,7 @@ def _costs(data: dict[str, Any], rows: np.ndarray | None, root: str) -> Counts:
 
 def _memory(data: dict[str, Any], rows: np.ndarray | None) -> Counts:
   """Returns the most bytes that reading held, and those it holds in the end."""
-  source = chomp_data.build(data).batch_source(rows)
+  source = pipeline.batch_source(chomp_data.build(data), rows)
   tracemalloc.start()
   try:
     before = tracemalloc.get_traced_memory()[0]

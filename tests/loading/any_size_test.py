@@ -131,7 +131,7 @@ def source_of(run, process, count, workers):
 def iterator(pipe, source):
   return feed.InputIterator(
     feed.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
-    seed=pipe.options.seed,
+    seed=pipe.run_options.data.seed,
     operations=pipe.operations,
     prefetch=1,
   )
@@ -142,7 +142,7 @@ class Run:
 
   def __init__(self, data):
     self.pipe = pipeline.build(data)
-    self.source = self.pipe.batch_source()
+    self.source = pipeline.batch_source(self.pipe)
     self._known = {}
 
   def batch(self, step):

@@ -86,7 +86,9 @@ def read(pipe, shards, held, steps, stride=1):
   parts = []
   for first in range(0, shards, held):
     rows = np.arange(first * of_shard, (first + held) * of_shard)
-    source = pipe.batch_source(rows, shards=counts).for_workers(stride)
+    source = pipeline.batch_source(pipe, rows, shards=counts).for_workers(
+      stride
+    )
     parts.append([source[step] for step in steps])
   return [
     {name: np.concatenate([p[name] for p in own]) for name in own[0]}
@@ -135,7 +137,7 @@ def test_costs_of_a_plan_are_those_of_its_batches(stores):
 def test_shards_cost_alike_only_where_balance_says_so(stores):
   def slowest(**data):
     pipe = pipeline.build(config(stores, ("ffd", "sequential"), 64, **data))
-    source = pipe.batch_source(shards={"32": 8})
+    source = pipeline.batch_source(pipe, shards={"32": 8})
     found = []
     for step in range(pipe.num_steps):
       sums = costs_of(source[step]).reshape(8, 8).sum(axis=1)
@@ -160,7 +162,7 @@ def test_tombstones_skips_and_sizes_stay_what_they_are(stores, tmp_path):
   )
   pipe = pipeline.build(data)
   shards = {own.name: 4 for own in pipe.buckets}
-  source = pipe.batch_source(shards=shards)
+  source = pipeline.batch_source(pipe, shards=shards)
   for step in range(pipe.num_steps):
     batch, order = source[step], pipe.row_order(step, shards)
     sums = costs_of(batch).reshape(4, -1).sum(axis=1)
@@ -182,7 +184,7 @@ def test_text_in_buckets_is_balanced_by_the_lengths_of_its_rows(stores):
   moved = 0
   places = {own.name: np.arange(own.batch_size // 2) for own in pipe.buckets}
   whole, half = (
-    pipe.batch_source(rows, shards=shards) for rows in (None, places)
+    pipeline.batch_source(pipe, rows, shards=shards) for rows in (None, places)
   )
   for step in range(pipe.num_steps):
     order = pipe.row_order(step, shards)
@@ -269,7 +271,7 @@ def test_losses_by_span_are_told_by_the_rows_of_the_plan(stores, tmp_path):
 
   pipe = pipeline.build(config(stores, balance="attention"))
   shards = {"32": 4}
-  source = pipe.batch_source(shards=shards)
+  source = pipeline.batch_source(pipe, shards=shards)
   workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(3):

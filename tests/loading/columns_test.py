@@ -65,7 +65,7 @@ def check(data):
       name: (min(low, width - 1), min(high + 1, width))
       for name, width in widths.items()
     }
-    source = pipe.batch_source(columns=columns)
+    source = pipeline.batch_source(pipe, columns=columns)
     for step in range(min(pipe.num_steps, 8)):
       found = source[step]
       for operation in pipe.operations:
@@ -136,7 +136,7 @@ def test_processes_read_their_columns_and_hold_the_batch_together(
   steps = sharding_test.run(data, "columns", 2)
   order = pipe.row_order if balance else None
   sharding_test.check(data, steps, 0, pipe.num_steps, order=order)
-  whole = pipe.batch_source()
+  whole = pipeline.batch_source(pipe)
   for step in range(pipe.num_steps):
     whole[step]
   expected = whole.reads.by_source()["chats"].logical_reads

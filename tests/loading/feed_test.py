@@ -84,7 +84,7 @@ def test_steps_cross_epochs_and_the_remainder_is_dropped_or_padded(data):
     padded.batch(27)
   for step in (27, -1, 10**9):
     with pytest.raises(IndexError, match=str(step)):
-      padded.batch_source()[step]
+      pipeline.batch_source(padded)[step]
 
 
 def test_steps_beyond_all_row_numbers_are_refused(data):
@@ -269,7 +269,7 @@ def test_a_failed_input_stays_failed(data):
   rows = placement.process_batches(pipe, sharding)
   it = feed.InputIterator(
     feed.ProcessInput(
-      pipe.batch_source(rows),
+      pipeline.batch_source(pipe, rows),
       placement.Placer(sharding, rows, pipe.buckets),
       fingerprint=pipe.fingerprint,
     ),

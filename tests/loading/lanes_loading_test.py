@@ -56,7 +56,7 @@ def readers(pipe, processes, workers, size=BATCH):
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
     for worker in range(workers):
-      yield rows, pipe.batch_source(rows).for_workers(workers), worker
+      yield rows, pipeline.batch_source(pipe, rows).for_workers(workers), worker
 
 
 def chunks_fetched(pipe, processes, workers, first_step=0, size=BATCH):
@@ -170,7 +170,7 @@ def test_packing_windows_are_dealt_to_lanes(texts, name):
   for step in range(0, pipe.num_steps, 41):
     rows = np.arange(64, 128)
     np.testing.assert_array_equal(
-      pipe.batch_source(rows)[step]["tokens"],
+      pipeline.batch_source(pipe, rows)[step]["tokens"],
       pipe.canonical(step)["tokens"][rows],
     )
 
@@ -222,7 +222,7 @@ def read_by_parts(pipe, processes, steps):
   found, columns = {}, 8 * BATCH // processes
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
-    source = pipe.batch_source(rows)
+    source = pipeline.batch_source(pipe, rows)
     for step in range(steps):
       source[step]
     for name, own in source.reads.by_source().items():
@@ -253,7 +253,7 @@ def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
     assert mix._placed(positions, back=True).tolist() == rows.tolist()
     own = np.arange(64, 128)
     np.testing.assert_array_equal(
-      pipe.batch_source(own)[step]["tokens"],
+      pipeline.batch_source(pipe, own)[step]["tokens"],
       pipe.canonical(step)["tokens"][own],
     )
   several = np.random.default_rng(0).integers(0, 40 * size, 500)

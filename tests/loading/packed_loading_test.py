@@ -75,7 +75,7 @@ def test_groups_begin_where_windows_do(packed):
 
 def test_reads_are_counted_by_source(packed):
   pipe = pipeline.build(packed)
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   for step in range(pipe.num_steps):
     source[step]
   reads = source.reads.by_source()["text"]
@@ -108,7 +108,7 @@ def test_kept_windows_reach_the_store_and_spare_reading(data, tmp_path):
   for kept in (1, 8):  # Of the 8 windows of 2 blocks of one chunk each.
     own = sources_of(data, 1, store.path, cache_windows=kept, window_blocks=2)
     own |= {"epochs": 1, "global_batch_size": 4}
-    source = pipeline.build(own).batch_source(group_steps=1)
+    source = pipeline.batch_source(pipeline.build(own), group_steps=1)
 
     def fetched(source=source):
       return source.reads.by_source()["s0"].chunks_fetched
@@ -147,7 +147,7 @@ def test_distinct_rows_are_counted_over_an_epochs_end(data, store_path):
   own = sources_of(data, 1, store_path)
   own["sources"]["s0"]["shuffle"] = {"kind": "none"}
   pipe = pipeline.build({**own, "epochs": 2, "global_batch_size": 1})
-  source = pipe.batch_source(group_steps=pipe.num_steps)
+  source = pipeline.batch_source(pipe, group_steps=pipe.num_steps)
   for step in range(pipe.num_steps):
     source[step]
   reads = source.reads.by_source()["s0"]
@@ -181,13 +181,13 @@ def test_a_reader_of_mapped_tokens_begins_with_few_rows(tmp_path):
   }
   pipe = pipeline.build(data)
   # Groups of a window are cut from its begin on, wherever reading begins.
-  got = planned_rows(pipe.batch_source(), range(1_200))
+  got = planned_rows(pipeline.batch_source(pipe), range(1_200))
   assert got[:5] == [8, 8, 16, 32, 64]
   assert len(got) < 13
   # Another place is a first batch again, also for one of two readers.
   moved = [*range(30), *range(10**6, 10**6 + 8)]
-  assert planned_rows(pipe.batch_source(), moved)[6:] == [8, 8, 16, 32]
-  source = pipe.batch_source().for_workers(2)
+  assert planned_rows(pipeline.batch_source(pipe), moved)[6:] == [8, 8, 16, 32]
+  source = pipeline.batch_source(pipe).for_workers(2)
   assert planned_rows(source, range(1, 30, 2))[:2] == [8, 8]
 
 
@@ -206,7 +206,7 @@ def test_a_reader_of_chunks_begins_with_few_rows(tmp_path):
       "a": {"store": str(store.path), "rows": {"kind": "sequential"}}
     },
   }
-  source = pipeline.build(data).batch_source()
+  source = pipeline.batch_source(pipeline.build(data))
   assert planned_rows(source, [0]) == [8]
 
 
@@ -215,7 +215,7 @@ def test_threads_that_share_a_source_get_the_steps_they_ask_for(packed):
   pipe = pipeline.build(packed)
   steps = range(pipe.num_steps)
   wanted = [batch_hashes.batch_sha256(pipe.canonical(step)) for step in steps]
-  source = pipe.batch_source(group_steps=4)
+  source = pipeline.batch_source(pipe, group_steps=4)
   count = 4
   together = threading.Barrier(count)
 

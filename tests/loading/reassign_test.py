@@ -180,7 +180,7 @@ def test_a_state_of_another_size_fits_the_parts_that_there_are(data):
     ],
     num_devices=8,
   )
-  pipe = pipeline.build(smaller).continued(fingerprint, 3, True)
+  pipe = pipeline.continued(pipeline.build(smaller), fingerprint, 3, True)
   check_turn(pipe, iterators.padding_rows(pipe, ()), alive, [own], 3, 3)
 
 

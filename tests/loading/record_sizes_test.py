@@ -294,7 +294,7 @@ def test_a_store_that_joins_comes_at_its_epoch(kinds, sized, tmp_path, size):
     found = [
       batch_hashes.batch_sha256(jax.device_get(next(it))) for _ in range(STEPS)
     ]
-  after = pipeline.build(joined).continued(run, 3)
+  after = pipeline.continued(pipeline.build(joined), run, 3)
   assert found == [
     batch_hashes.batch_sha256(after.batch(step)) for step in range(3, 3 + STEPS)
   ]

@@ -50,13 +50,13 @@ def test_workers_of_mapped_stores_are_not_started(data, monkeypatch):
 
 
 def test_workers_are_started_where_they_may_help(data, tmp_path):
-  mapped = pipeline.build(data).batch_source()
+  mapped = pipeline.batch_source(pipeline.build(data))
   assert not RULE(mapped.is_mapped, [])
   assert RULE(mapped.is_mapped, [Same()])
   documents = [range(3, 99)] * 9
   testing_stores.make_store(tmp_path / "z", documents, compression="zstd")
   sources = {"text": {**data["sources"]["text"], "store": str(tmp_path / "z")}}
-  packed = pipeline.build({**data, "sources": sources}).batch_source()
+  packed = pipeline.batch_source(pipeline.build({**data, "sources": sources}))
   assert RULE(packed.is_mapped, [])
 
 

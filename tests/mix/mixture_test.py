@@ -19,7 +19,6 @@ from chomp_data.mix import interleave
 from chomp_data.mix import least_consumed
 from chomp_data.mix import resuming
 from chomp_data.pack import sequential
-from chomp_data.plans import answers
 from chomp_data.sources import source_units
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -875,7 +874,7 @@ def test_a_reader_plans_some_rows_of_each_source_at_once(
 def test_a_group_of_steps_is_bounded_in_the_rows_of_all_processes(paths):
   data = config(paths, mix={"unit": "rows"}, global_batch_size=512)
   pipe = pipeline.build(data)
-  source = pipe.batch_source({pipe.buckets[0].name: np.arange(2)})
+  source = pipeline.batch_source(pipe, {pipe.buckets[0].name: np.arange(2)})
   longest = 0
   for step in range(100):
     source.read(range(step, step + 1))

@@ -94,7 +94,7 @@ def handed_out(pipe, process, count, workers, steps):
     # It holds a row of the next one too, which that one counts.
     rows = {n: np.r_[own, own[-1] + 1] for n, own in rows.items()}
     counted = {n: np.r_[own, False] for n, own in counted.items()}
-  source = pipe.batch_source(rows, counted=counted)
+  source = pipeline.batch_source(pipe, rows, counted=counted)
   readers = [source.for_workers(workers) for _ in range(workers)]
   found = []
   for step in steps:

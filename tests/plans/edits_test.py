@@ -215,13 +215,13 @@ def check(paths, rows, mixed, given, shuffle, remainder, stage):
   assert spans.num_rows == sum(len(own["tokens"]) for own in told)
   # And so are batches that were read ahead, by one process or two.
   loader = grain.DataLoader(
-    data_source=pipe.batch_source(),
+    data_source=pipeline.batch_source(pipe),
     sampler=batches.StepSampler(0, len(run)),
     shard_options=grain.sharding.NoSharding(),
   )
   halves = [
-    pipe.batch_source(
-      {b.name: np.arange(i, b.batch_size, 2) for b in pipe.buckets}
+    pipeline.batch_source(
+      pipe, {b.name: np.arange(i, b.batch_size, 2) for b in pipe.buckets}
     )
     for i in range(2)
   ]

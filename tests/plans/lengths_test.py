@@ -392,7 +392,7 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   for _ in range(2):
     pipe = pipeline.build(text)
-    again = pickle.loads(pickle.dumps(pipe.batch_source()))
+    again = pickle.loads(pickle.dumps(pipeline.batch_source(pipe)))
     for step in range(0, wanted.num_steps, 5):
       assert hashes([again[step]]) == hashes([wanted.batch(step)])
 

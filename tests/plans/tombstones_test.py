@@ -311,7 +311,7 @@ def check(corpora, tmp_path, rows, names, seed=0):
   assert "gone from data step 2 on" in pipe.describe()
   assert_marked(pipe, plain, files, min(plain.num_steps, 14))
   # Several steps at once, and rows that were read ahead, are the same.
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   for step in range(min(plain.num_steps, 14)):
     for name, value in source[step].items():
       assert np.array_equal(value, pipe.canonical(step)[name])

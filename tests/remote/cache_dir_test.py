@@ -169,7 +169,7 @@ def test_a_run_names_it_and_is_the_same_run(gs_bucket, url, tmp_path):
   assert cached.fingerprint == plain.fingerprint
   wanted = [plain.canonical(step)["tokens"] for step in range(9)]
   for _ in range(2):
-    batches = pipeline.build(data).batch_source()
+    batches = pipeline.batch_source(pipeline.build(data))
     gs_bucket.clear()
     for step, tokens in enumerate(wanted):
       np.testing.assert_array_equal(batches[step]["tokens"], tokens)

@@ -144,7 +144,7 @@ def test_batches_are_those_of_the_files_and_chunks_are_fetched_once(
   url = reading_test.upload(local, f"{s3_bucket.root}/train")
   pipe, expected = pipeline.build(config(url)), pipeline.build(config(local))
   assert pipe.fingerprint == expected.fingerprint
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   for step in range(first_step, pipe.num_steps):
     wanted = expected.canonical(step)
     for name, value in source[step].items():

@@ -80,7 +80,7 @@ def test_batches_are_those_of_the_local_store(
   found = pipeline.build(config(url, ROWS[kind]))
   expected = pipeline.build(config(local, ROWS[kind]))
   assert found.fingerprint == expected.fingerprint
-  source = found.batch_source()
+  source = pipeline.batch_source(found)
   for step in range(expected.num_steps):
     wanted = expected.canonical(step)
     for name, value in source[step].items():
@@ -106,7 +106,7 @@ def test_an_iterator_reads_a_bucket(url, local, worker_count):
 def chunks_asked(bucket, first_step, **options):
   """Reads an epoch from a step on; returns chunks, and steps that were read."""
   pipe = pipeline.build(config(options.pop("url"), **options))
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   bucket.clear()
   for step in range(first_step, pipe.num_steps):
     source[step]
@@ -130,7 +130,7 @@ def test_an_epoch_fetches_its_chunks_once_resumed_anywhere(
 def test_what_is_ahead_stays_within_the_cache(gs_bucket, local, kept):
   url = reading_test.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=kept))
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   tokens = source.sources["text"].store.opened.tokens
   most = 0
   for step in range(pipe.num_steps):
@@ -146,7 +146,7 @@ def test_a_worker_plans_its_own_steps_only(gs_bucket, local):
   pipe = pipeline.build(config(url, window_blocks=1))
   planned = 0
   for worker in range(4):
-    source = pipe.batch_source().for_workers(4)
+    source = pipeline.batch_source(pipe).for_workers(4)
     for step in range(worker, pipe.num_steps, 4):
       batch = source[step]
       np.testing.assert_array_equal(
@@ -162,7 +162,7 @@ def test_batches_wait_for_slow_answers_once_only(gs_bucket, local):
   pipe = pipeline.build(config(url, cache_windows=8))
   gs_bucket.clear()
   gs_bucket.delay_s = lambda request: 0.05
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   loader = iter(feed.data_loader(source))
   next(loader)
   assert len(list(loader)) == pipe.num_steps - 1
@@ -243,7 +243,7 @@ def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
       data["sources"]["text"]["store"] = tuple(paths)
       pipes.append(pipeline.build(data))
     pipe, expected = pipes
-    source = pipe.batch_source()
+    source = pipeline.batch_source(pipe)
     source[0]  # It reads some of all starts, once.
     late.clear()
     for step in range(1, pipe.num_steps):

@@ -217,7 +217,7 @@ def test_batches_are_those_of_the_files_resumed_as_well(url, local, rows):
   found = pipeline.build(config(url, rows))
   expected = pipeline.build(config(local, rows))
   assert found.fingerprint == expected.fingerprint
-  source = found.batch_source()
+  source = pipeline.batch_source(found)
   for step in range(expected.num_steps):
     wanted = expected.canonical(step)
     for name, value in source[step].items():
@@ -238,7 +238,7 @@ def test_batches_are_those_of_the_files_resumed_as_well(url, local, rows):
 def test_an_epoch_fetches_its_pages_once(s3_bucket, local, first_step):
   url = upload(local, s3_bucket.root)
   pipe = pipeline.build(config(url))
-  source = pipe.batch_source()
+  source = pipeline.batch_source(pipe)
   s3_bucket.clear()
   for step in range(first_step, pipe.num_steps):
     source[step]

@@ -80,12 +80,12 @@ def test_loops_copy_all_spans_of_mapped_stores_whatever_the_others(
     return counted
 
   with compiled.allowed(False):
-    expected = hashes(built(root, names).batch_source())
+    expected = hashes(pipeline.batch_source(built(root, names)))
   with compiled.allowed(True) as is_compiled:
     if not is_compiled:
       pytest.skip("numba is not installed")
     pipe = built(root, names)
-    batches = pipe.batch_source()
+    batches = pipeline.batch_source(pipe)
     # Chunks are verified at first access, where NumPy copies.
     assert hashes(batches) == expected
     opened = [source.store for source in batches.sources.values()]

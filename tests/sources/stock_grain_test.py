@@ -382,7 +382,7 @@ def test_a_slice_of_a_sampler_or_of_steps_is_rejected(corpora):
   with pytest.raises(TypeError, match="a whole number, got slice"):
     sampler[0:4]
   with pytest.raises(TypeError, match="a whole number, got slice"):
-    run_of(corpora).batch_source()[0:4]
+    pipeline.batch_source(run_of(corpora))[0:4]
 
 
 def test_windows_have_a_public_source_by_their_name(corpora):

@@ -49,7 +49,7 @@ def test_a_run_checks_a_store_once_however_many_sources_read_it(
   }
   pipe = pipeline.build(data)
   assert len(checks) == 1
-  read = pipe.batch_source()[3]
+  read = pipeline.batch_source(pipe)[3]
   assert len(checks) == 1
   np.testing.assert_array_equal(read["tokens"], pipe.batch(3)["tokens"])
   # Another run is another day.

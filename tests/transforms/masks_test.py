@@ -237,7 +237,7 @@ def test_transforms_run_in_grain_over_batches_of_a_store(tmp_path):
       }
     },
   }
-  source = pipeline.build(data).batch_source()
+  source = pipeline.batch_source(pipeline.build(data))
   dataset = grain.MapDataset.source(source)
   for transform in (BOUNDARY(), EOS(False, (1,)), RESET()):
     dataset = dataset.map(transform)
