@@ -55,15 +55,28 @@ class _Start(NamedTuple):
   """What the thread of a `BackgroundCounter` computes before it counts.
 
   Attributes:
-    accounts: The accounts of the thread's copy of the plan.
+    plan_totals: Computes totals from the thread's copy of the plan.
     totals: The totals before the first step that the thread counts.
     problems: A line for each difference between the state that the run resumed
       from and the plan.
   """
 
-  accounts: "Accounts"
+  plan_totals: totals_lib.PlanTotals
   totals: totals_lib.Totals
   problems: list[str]
+
+
+class _Reading(NamedTuple):
+  """Counts of the steps that a reader reads.
+
+  Attributes:
+    ledger: The counts.
+    counter: The thread that computes totals and counts steps; None if the
+      totals at the reader's first step are known, and the reader counts.
+  """
+
+  ledger: ledger_lib.Ledger
+  counter: background_counter.BackgroundCounter[_Start] | None
 
 
 class Accounts:
@@ -87,12 +100,8 @@ class Accounts:
     self.questions: questions_lib.Questions = answers.of(plan)
     self._totals = totals_lib.PlanTotals(self.questions)
     # The totals of the last step at which they are known.
-    self._base: totals_lib.Totals | None = None
-    # The totals of a state, until a reader has compared them with the plan.
-    self._restored: totals_lib.Totals | None = None
-    # Counts what a reader reads; None without a reader.
-    self._ledger: ledger_lib.Ledger | None = None
-    self._counter: background_counter.BackgroundCounter[_Start] | None = None
+    self._known: totals_lib.Totals | None = None
+    self._reading: _Reading | None = None
 
   def follow(
     self, step: int, count_into: Callable[[ledger_lib.Ledger], bool]
@@ -107,35 +116,39 @@ class Accounts:
     Returns:
       A thread to which the reader reports its steps; None if none is needed.
     """
-    self._ledger = ledger = ledger_lib.Ledger(self._plan)
-    self._counter = None
-    counts = count_into(ledger)
-    base, restored = (
-      totals if totals and totals.step == step else None
-      for totals in (self._base, self._restored)
-    )
-    if base is None and restored is None and self._is_run_start(step):
-      base = self._totals.at(step)
-    self._base, self._restored = base, None
-    if base is not None and restored is None and counts:
-      return None
-    begin = functools.partial(_start, self._entries, step, base, restored)
-    self._counter = background_counter.BackgroundCounter(
-      self._plan, ledger, step, begin, not counts
-    )
-    return self._counter
+    ledger, counter = ledger_lib.Ledger(self._plan), None
+    counts, known = count_into(ledger), self._known
+    if known is not None and known.step != step:
+      known = None
+    if known is None and self._is_run_start(step):
+      known = self._totals.at(step)
+    self._known = None
+    if known is not None and known.is_final:
+      self._known = dataclasses.replace(known, is_unchecked=False)
+    if known is None or known.is_unchecked or not counts:
+      begin = functools.partial(_start, step, known)
+      counter = background_counter.BackgroundCounter(
+        self._plan, ledger, step, begin, not counts
+      )
+    self._reading = _Reading(ledger, counter)
+    return counter
 
   def forget(self) -> None:
     """Discards all totals, because the run moves to a step without a state."""
-    self._ledger = self._base = self._restored = self._counter = None
+    self._known = self._reading = None
 
   def problems(self) -> list[str]:
     """Returns a line for each difference between restored state and plan.
 
     They are known after the first batch, as comparing tokens may plan rows.
     """
-    start = self._counter and self._counter.begun
+    start = self._begun()
     return start.problems if start else []
+
+  def _begun(self) -> _Start | None:
+    """Returns what the thread has computed, or None until it has."""
+    counter = self._reading and self._reading.counter
+    return counter.begun if counter else None
 
   def _is_run_start(self, step: int) -> bool:
     """Returns whether the run has consumed nothing before a step."""
@@ -157,43 +170,49 @@ class Accounts:
       units: The units that are needed.
       for_state: Whether units that take minutes are left out, as None.
     """
-    if self._base is None and self._counter is not None:
+    if self._known is None and self._reading and self._reading.counter:
       # The thread computes the same; to do it twice at once takes longer.
-      self._counter.wait_begun()
+      self._reading.counter.wait_begun()
     counted = self._counted_at(step)
     if counted is not None:
       return counted
-    base, ledger = self._base, self._ledger
-    totals = self._totals.at(step, base or self._restored, units, for_state)
-    is_later = base is None or base.step < step
+    known = self._known
+    totals = self._totals.at(step, known, units, for_state)
+    is_later = known is None or (known.step < step and not known.is_unchecked)
     # A reader's counts can only be added to totals at a step that they cover.
-    is_later &= base is None or ledger is None or ledger.covers(step)
+    is_later &= (
+      known is None
+      or self._reading is None
+      or self._reading.ledger.covers(step)
+    )
     # After a state without units they stay unknown.
-    is_final = totals.is_complete or self._restored is not None
+    is_final = totals.is_complete or not (known is None or known.is_complete)
     if units == ledger_lib.UNITS and is_later and is_final:
-      self._base = totals
+      self._known = totals
     return totals
 
   def _counted_at(self, step: int) -> totals_lib.Totals | None:
     """Returns the totals before a step, if they were counted."""
-    if self._base is None and self._counter and self._counter.begun:
-      self._base = self._counter.begun.totals
-    base, ledger = self._base, self._ledger
-    if base is None or base.step == step:
-      return base
+    if self._known is None and (start := self._begun()):
+      self._known = start.totals
+    known, reading = self._known, self._reading
+    if known is None or not known.is_final:
+      return None
+    if known.step == step:
+      return known
     # Sources have passed skipped rows too, which the ledger does not count.
     skips = [
       self._plan.steps.data_step(at_step) - at_step
-      for at_step in (base.step, step)
+      for at_step in (known.step, step)
     ]
-    if ledger is None or skips[0] != skips[1]:
+    if reading is None or skips[0] != skips[1]:
       return None
-    delivered = ledger.between(base.step, step)
+    delivered = reading.ledger.between(known.step, step)
     if delivered is None:
       return None
     # The ledger drops old steps: add from the latest step that was asked for.
-    self._base = self._totals.after(base, step, delivered)
-    return self._base
+    self._known = self._totals.after(known, step, delivered)
+    return self._known
 
   def at(self, step: int) -> dict[str, Account]:
     """Returns every source's account before a step.
@@ -204,20 +223,7 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    return self._accounts(self._at(step))
-
-  def _accounts(self, totals: totals_lib.Totals) -> dict[str, Account]:
-    accounts = {}
-    for number, (name, position) in enumerate(totals.positions.items()):
-      counts = [totals_lib.UNKNOWN] * len(ledger_lib.UNITS)
-      if totals.units is not None:
-        counts = totals.units[number].tolist()
-      tokens, loss_tokens = (
-        None if count == totals_lib.UNKNOWN else count for count in counts
-      )
-      epochs = self.questions.passes(name, position.consumed)
-      accounts[name] = Account(position.delivered, tokens, loss_tokens, epochs)
-    return accounts
+    return _accounts(self.questions, self._at(step))
 
   def rows(self, step: int) -> dict[str, int]:
     """Returns the rows (or samples) that sources have delivered before a step.
@@ -254,10 +260,18 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    counter = self._counter
+    counter = self._reading and self._reading.counter
     is_counted = counter is None or self._counted_at(step) is not None
     if counter is not None and not is_counted and counter.awaited() is not None:
-      return lambda: counter.call(lambda start: start.accounts.record(step))
+      return lambda: counter.call(
+        lambda start: _record(
+          start.plan_totals,
+          self._entries,
+          start.totals
+          if start.totals.step == step
+          else start.plan_totals.at(step, start.totals, for_state=True),
+        )
+      )
     record = self.record(step)
     return lambda: record
 
@@ -276,31 +290,7 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    record: dict[str, Any] = {}
-    totals, names = self._at(step, for_state=True), self._plan.source_names
-    if self._plan.by_bucket:
-      buckets = [bucket.name for bucket in self._plan.buckets]
-      record["histogram"] = {
-        name: {
-          bucket: n for bucket, n in zip(buckets, counts, strict=True) if n
-        }
-        for name, counts in zip(names, totals.histogram.tolist(), strict=True)
-      }
-    if self._totals.has_tokens:
-      record["accounts"] = {
-        name: vars(account).copy()
-        for name, account in self._accounts(totals).items()
-      }
-    if totals.removed is not None:
-      record["gone"] = {
-        name: dict(zip(ledger_lib.UNITS, counts, strict=True))
-        for name, counts in zip(names, totals.removed.tolist(), strict=True)
-      }
-    if self.questions.foreign_offsets() is not None:
-      record["resume_state"] = self._resume_state(totals)
-    if self._entries:
-      record["dataset_mix"] = self._entries
-    return record
+    return _record(self._totals, self._entries, self._at(step, for_state=True))
 
   def resume_state(self, step: int) -> dict[str, Any]:
     """Returns row and token offsets before a step, skipped rows included.
@@ -322,18 +312,7 @@ class Accounts:
         " offsets cannot say which samples of an epoch were given. Use the"
         " step."
       )
-    return self._resume_state(self._at(step, ("tokens",)))
-
-  def _resume_state(self, totals: totals_lib.Totals) -> dict[str, Any]:
-    entries = []
-    for (name, position), tokens in zip(
-      totals.positions.items(),
-      self._totals.consumed_tokens(totals),
-      strict=True,
-    ):
-      offset = {} if tokens is None else {"token_offset": tokens}
-      entries.append({"spec": name, "row_offset": position.consumed, **offset})
-    return {"datasets": entries + (self.questions.foreign_offsets() or [])}
+    return _resume_state(self._totals, self._at(step, ("tokens",)))
 
   def restore(
     self,
@@ -392,11 +371,11 @@ class Accounts:
         ],
         np.int64,
       )
-    totals = totals_lib.Totals(
-      step, positions, self._totals.histogram(step), units, removed
+    histogram = self._totals.histogram(step)
+    totals = totals_lib.Totals(step, positions, histogram, units, removed)
+    self._known = dataclasses.replace(
+      totals, is_unchecked=bool(saved) or not totals.is_complete
     )
-    self._base = totals if totals.is_complete else None
-    self._restored = totals if saved or not totals.is_complete else None
     return []
 
   def _histogram_problems(
@@ -418,26 +397,83 @@ class Accounts:
 
 
 def _start(
-  entries: Sequence[Mapping[str, str]],
-  step: int,
-  base: totals_lib.Totals | None,
-  restored: totals_lib.Totals | None,
-  plan: plan_lib.Plan,
+  step: int, known: totals_lib.Totals | None, plan: plan_lib.Plan
 ) -> _Start:
   """Returns the totals at the first step of a reader, in its thread.
 
   Args:
-    entries: As in `Accounts`.
     step: The step.
-    base: The totals at that step, or None.
-    restored: The totals of a state, which are compared with the plan.
+    known: The totals at that step, as far as they are known.
     plan: The thread's copy of the plan.
   """
-  accounts = Accounts(plan, entries)
-  problems = []
-  if restored is not None:
-    problems = accounts._totals.differences(restored)
-  if base is None:
-    base = accounts._totals.at(step, restored, for_state=True)
-  accounts._base = base
-  return _Start(accounts, base, problems)
+  plan_totals = totals_lib.PlanTotals(answers.of(plan))
+  problems, totals = [], known
+  if known is not None and known.is_unchecked:
+    problems = plan_totals.differences(known)
+  if totals is None or not totals.is_final:
+    totals = plan_totals.at(step, known, for_state=True)
+  return _Start(
+    plan_totals, dataclasses.replace(totals, is_unchecked=False), problems
+  )
+
+
+def _accounts(
+  questions: questions_lib.Questions, totals: totals_lib.Totals
+) -> dict[str, Account]:
+  """Returns totals as an account of each source."""
+  accounts = {}
+  for number, (name, position) in enumerate(totals.positions.items()):
+    counts = [totals_lib.UNKNOWN] * len(ledger_lib.UNITS)
+    if totals.units is not None:
+      counts = totals.units[number].tolist()
+    tokens, loss_tokens = (
+      None if count == totals_lib.UNKNOWN else count for count in counts
+    )
+    epochs = questions.passes(name, position.consumed)
+    accounts[name] = Account(position.delivered, tokens, loss_tokens, epochs)
+  return accounts
+
+
+def _record(
+  plan_totals: totals_lib.PlanTotals,
+  entries: Sequence[Mapping[str, str]],
+  totals: totals_lib.Totals,
+) -> dict[str, Any]:
+  """Returns what a checkpoint stores of totals, as `Accounts.record` does."""
+  questions, record = plan_totals.questions, dict[str, Any]()
+  plan, names = questions.plan, questions.plan.source_names
+  if plan.by_bucket:
+    buckets = [bucket.name for bucket in plan.buckets]
+    record["histogram"] = {
+      name: {bucket: n for bucket, n in zip(buckets, counts, strict=True) if n}
+      for name, counts in zip(names, totals.histogram.tolist(), strict=True)
+    }
+  if plan_totals.has_tokens:
+    record["accounts"] = {
+      name: vars(account).copy()
+      for name, account in _accounts(questions, totals).items()
+    }
+  if totals.removed is not None:
+    record["gone"] = {
+      name: dict(zip(ledger_lib.UNITS, counts, strict=True))
+      for name, counts in zip(names, totals.removed.tolist(), strict=True)
+    }
+  if questions.foreign_offsets() is not None:
+    record["resume_state"] = _resume_state(plan_totals, totals)
+  if entries:
+    record["dataset_mix"] = list(entries)
+  return record
+
+
+def _resume_state(
+  plan_totals: totals_lib.PlanTotals, totals: totals_lib.Totals
+) -> dict[str, Any]:
+  """Returns the row and token offsets of totals."""
+  datasets = []
+  for (name, position), tokens in zip(
+    totals.positions.items(), plan_totals.consumed_tokens(totals), strict=True
+  ):
+    offset = {} if tokens is None else {"token_offset": tokens}
+    datasets.append({"spec": name, "row_offset": position.consumed, **offset})
+  foreign = plan_totals.questions.foreign_offsets() or []
+  return {"datasets": datasets + foreign}

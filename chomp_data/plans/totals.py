@@ -38,8 +38,10 @@ class Totals:
       counted only in runs whose states hold them.
     units: int64[num_sources, 2], tokens and trained tokens that were delivered,
       or `UNKNOWN`; None for arrays.
-    removed: int64[num_sources, 2], those that tombstones removed; None where
-      there are none yet.
+    removed: int64[num_sources, 2], those that tombstones removed; None if there
+      are none yet.
+    is_unchecked: Whether they are of a state that was not compared with the
+      plan.
   """
 
   step: int
@@ -47,6 +49,12 @@ class Totals:
   histogram: np.ndarray
   units: np.ndarray | None = None
   removed: np.ndarray | None = None
+  is_unchecked: bool = False
+
+  @property
+  def is_final(self) -> bool:
+    """Whether the plan can add nothing to them without planning many rows."""
+    return self.is_complete or not self.is_unchecked
 
   @property
   def is_complete(self) -> bool:
@@ -55,7 +63,11 @@ class Totals:
 
 
 class PlanTotals:
-  """Computes the totals of a run. For one thread."""
+  """Computes the totals of a run. For one thread.
+
+  Attributes:
+    questions: The questions about the run.
+  """
 
   def __init__(self, questions: questions_lib.Questions):
     """Computes nothing yet.
@@ -64,7 +76,7 @@ class PlanTotals:
       questions: The questions about the run.
     """
     self._plan = questions.plan
-    self._questions = questions
+    self.questions: questions_lib.Questions = questions
     self._counter = ledger.Counter(questions.plan)
 
   @property
@@ -121,7 +133,7 @@ class PlanTotals:
           continue
         cell = number, column
         is_known = known[cell] != UNKNOWN
-        rows = self._questions.rows_to_plan(name, data_step, unit)
+        rows = self.questions.rows_to_plan(name, data_step, unit)
         if base is not None and rows and not is_known:
           continue
         is_nearer = is_known and rows_since < rows
@@ -199,7 +211,7 @@ class PlanTotals:
       return lines
     tokens, removed = totals.units[:, 0], totals.removed
     for number, name in enumerate(totals.positions):
-      if tokens[number] == UNKNOWN or self._questions.rows_to_plan(
+      if tokens[number] == UNKNOWN or self.questions.rows_to_plan(
         name, data_step, "tokens"
       ):
         continue
@@ -214,13 +226,13 @@ class PlanTotals:
   def _delivered(self, name: str, step: int, unit: str) -> int:
     """Returns the units that were delivered, with those that are removed."""
     data_step = self._plan.steps.data_step(step)
-    before = self._questions.units_before(name, data_step, unit)
+    before = self.questions.units_before(name, data_step, unit)
     return before - self._skipped(name, step, unit)
 
   def _skipped(self, name: str, step: int, unit: str) -> int:
     """Returns the units of a source in skipped steps before a step."""
     return sum(
-      self._questions.units_between(name, first, last, unit)
+      self.questions.units_between(name, first, last, unit)
       for first, last in self._plan.steps.skipped(step)
     )
 

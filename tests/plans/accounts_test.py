@@ -284,7 +284,6 @@ def test_states_after_a_seek_tell_the_same_at_once_and_later(
       it.seek(99)
       next(it)
       at_once = it.get_state()
-      pipe.accounts._counter.wait_begun()
       assert at_once == with_certificate(never_read, at_once)
       assert it.get_state() == at_once
       for _ in range(3):
