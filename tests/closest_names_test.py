@@ -13,7 +13,7 @@ from chomp_data.audit import naming
 from chomp_data.audit import visits
 from chomp_data.commands import stores as stores_command
 from chomp_data.config import options
-from chomp_data.prepare.tokenizers import training
+from chomp_data.prepare import run
 from chomp_data.stores import kinds
 from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
@@ -112,7 +112,16 @@ CALLS = {
     "feistel",
   ),
   "config": (lambda p: chomp_data.load_config("pakced"), "packed"),
-  "algorithm": (lambda p: training.checked("bpee", 400), "bpe"),
+  "algorithm": (
+    lambda p: run.prepare(
+      run.Options(
+        (__file__,),
+        f"{p}.out",
+        train=run.own_tokenizer.TrainOptions("bpee", 400),
+      )
+    ),
+    "bpe",
+  ),
   "tokenizer kind": (
     lambda p: chomp_data.write_store(
       "x",

@@ -42,17 +42,8 @@ from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import rejections
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
-from chomp_data.prepare.tokenizers import training
 from chomp_data.storage import opening
 from chomp_data.storage import publish
-
-_PREVIEW = flags.DEFINE_integer(
-  "preview",
-  None,
-  "Write nothing, and print the tokens of this many documents, those that are"
-  " trained on marked with +.",
-  lower_bound=1,
-)
 
 
 def _define(flag: option_fields.Flag) -> flags.FlagHolder[Any]:
@@ -265,7 +256,6 @@ def _train() -> own_tokenizer.TrainOptions | None:
         f" {size}. Say --train_tokenizer=bpe, or leave it out."
       )
     return None
-  training.checked(values["algorithm"], size)
   return own_tokenizer.TrainOptions(**values)
 
 
@@ -275,11 +265,8 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   begin = time.monotonic()
   values = _values(run.Options)
-  if values["output"] is None and _PREVIEW.value is None:
-    raise errors.PrepareError(
-      "`--output` must be given, got none. Name the directory to create, or"
-      " look at documents first with --preview=5."
-    )
+  command = options_lib.CommandOptions(**_values(options_lib.CommandOptions))
+  errors.PrepareError.raise_if(option_fields.problems(command))
   bar = _Bar()
   try:
     options = run.Options(
@@ -290,8 +277,8 @@ def main(argv: Sequence[str]) -> None:
       chat=_chat_options(),
       engine_flags=tuple(argv[1:]),
     )
-    if _PREVIEW.value is not None:
-      _print_preview(options, _PREVIEW.value)
+    if command.preview is not None:
+      _print_preview(options, command.preview)
       return
     store, written = run.prepare(options, bar)
   finally:

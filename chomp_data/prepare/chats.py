@@ -95,6 +95,11 @@ def _pairs(flag: str, text: str) -> tuple[tuple[str, str], ...]:
   return tuple((left, right) for left, right in pairs)
 
 
+_option = functools.partial(
+  option_fields.option, identity=option_fields.CHANGED
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class ChatOptions:
   """How the messages of a record become documents.
@@ -123,26 +128,30 @@ class ChatOptions:
     version: Of these rules.
   """
 
-  template: str | None = option_fields.option(
-    None, flag="chat_template", parse=_content
+  template: str | None = _option(
+    None,
+    flag="chat_template",
+    parse=_content,
+    key="chat_template",
+    digest=lambda template: hashlib.sha256(template.encode()).hexdigest(),
   )
-  tools_key: str = option_fields.option("tools")
-  template_kwargs: str = option_fields.option("{}")
-  template_kwargs_key: str | None = option_fields.option(None)
-  message_keys: tuple[tuple[str, str], ...] = option_fields.option(
+  tools_key: str = _option("tools")
+  template_kwargs: str = _option("{}")
+  template_kwargs_key: str | None = _option(None)
+  message_keys: tuple[tuple[str, str], ...] = _option(
     (), parse=lambda text: _pairs("message_keys", text)
   )
-  message_roles: tuple[tuple[str, str], ...] = option_fields.option(
+  message_roles: tuple[tuple[str, str], ...] = _option(
     (), parse=lambda text: _pairs("message_roles", text)
   )
-  turns: str = option_fields.option(
-    "all", schema.choice(TURNS), fix="Choose one."
+  turns: str = _option("all", schema.choice(TURNS), fix="Choose one.")
+  parse_arguments: bool = _option(False)
+  allow_open_turns: bool = _option(False)
+  tokens: tuple[tuple[str, str], ...] = _option((), flag=None)
+  special: tuple[str, ...] = _option((), flag=None)
+  version: int = option_fields.option(
+    RULES_VERSION, flag=None, identity=option_fields.ALWAYS, key="chat_rules"
   )
-  parse_arguments: bool = option_fields.option(False)
-  allow_open_turns: bool = option_fields.option(False)
-  tokens: tuple[tuple[str, str], ...] = option_fields.option((), flag=None)
-  special: tuple[str, ...] = option_fields.option((), flag=None)
-  version: int = option_fields.option(RULES_VERSION, flag=None)
 
   @property
   def keys(self) -> tuple[str, ...]:
@@ -345,19 +354,6 @@ def problems(options: ChatOptions, messages_key: str | None) -> list[str]:
     except errors.PrepareError as error:
       wrong.append(str(error))
   return wrong
-
-
-def identity(options: ChatOptions) -> dict[str, Any]:
-  """Returns what stores of the same chats and options have in common."""
-  # As a manifest returns it: JSON has no tuples.
-  values = json.loads(json.dumps(dataclasses.asdict(options)))
-  if options.template is not None:
-    digest = hashlib.sha256(options.template.encode()).hexdigest()
-    values["chat_template"] = digest
-  del values["template"]
-  defaults = json.loads(json.dumps(dataclasses.asdict(ChatOptions())))
-  changed = {k: v for k, v in values.items() if v != defaults.get(k)}
-  return {"chat_rules": RULES_VERSION, **changed}
 
 
 def summary(options: ChatOptions, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -23,18 +23,23 @@ manifest says of a run follow from a field's default, rule and sentence.
 from collections.abc import Callable
 import dataclasses
 import functools
+import json
 from typing import Any
+from typing import get_args
 from typing import get_type_hints
 
 from chomp_data import schema
 
 # When an option is part of a store's identity: always, if it differs from its
-# default (so that manifests without it stay the same), or never.
+# default (so that manifests without it stay the same), or never; or a function
+# of the options that says whether it is.
 ALWAYS, CHANGED, NEVER = "always", "changed", "never"
+When = str | Callable[[Any], bool]
 
 ANY = schema.Rule("a value of its type", lambda value: value)
 
 _FLAG, _IDENTITY, _PARSE, _COMMAS = "flag", "identity", "parse", "commas"
+_KEY, _DIGEST = "key", "digest"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +70,9 @@ def option(
   *,
   flag: str | None = "",
   fix: str = "Correct it.",
-  identity: str = NEVER,
+  identity: When = NEVER,
+  key: str | None = None,
+  digest: Callable[[Any], str] | None = None,
   parse: Callable[[str], Any] | None = None,
   commas: bool = False,
 ) -> Any:
@@ -76,15 +83,17 @@ def option(
     rule: The values that it accepts, besides its default.
     flag: The name of its flag; '' is the field's, None has no flag.
     fix: What to do about a wrong value.
-    identity: `ALWAYS`, `CHANGED` or `NEVER`.
+    identity: `ALWAYS`, `CHANGED`, `NEVER` or a function.
+    key: Its key in identities; None is the field's name.
+    digest: Returns what stands for its value in identities; None is the value.
     parse: Returns its value from the flag's; None if they are the same.
-    commas: See `Flag`.
+    commas: As in `Flag`.
   """
   field = schema.required(rule)
   if default is not dataclasses.MISSING:
     field = schema.option(default, rule, fix=fix)
   metadata = {"fix": fix, **field.metadata, _FLAG: flag, _IDENTITY: identity}
-  metadata |= {_PARSE: parse, _COMMAS: commas}
+  metadata |= {_PARSE: parse, _COMMAS: commas, _KEY: key, _DIGEST: digest}
   return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -99,7 +108,9 @@ def flags_of(options: type) -> tuple[Flag, ...]:
       continue
     text = str(hints[field.name])
     kind = tuple if text.startswith("tuple") else str
-    kind = {bool: bool, int: int}.get(hints[field.name], kind)
+    kind = {"bool": bool, "int": int}.get(
+      _without_none(hints[field.name]), kind
+    )
     if field.metadata[_PARSE] is not None:
       kind = str
     flags.append(
@@ -134,10 +145,31 @@ def problems(options: Any) -> list[str]:
 
 
 def identity(options: Any) -> dict[str, Any]:
-  """Returns the options that decide a store's contents, JSON values."""
+  """Returns the options that decide a store's contents, JSON values.
+
+  Those of an option that has options itself are among them.
+  """
   values: dict[str, Any] = {}
   for field in dataclasses.fields(options):
-    value, rule = getattr(options, field.name), field.metadata[_IDENTITY]
-    if rule == ALWAYS or (rule == CHANGED and value != field.default):
-      values[field.name] = list(value) if isinstance(value, tuple) else value
+    value, when = getattr(options, field.name), field.metadata[_IDENTITY]
+    if not (
+      when(options)
+      if callable(when)
+      else when == ALWAYS or (when == CHANGED and value != field.default)
+    ):
+      continue
+    digest = field.metadata[_DIGEST]
+    if dataclasses.is_dataclass(value):
+      values |= identity(value)
+    else:
+      # As a manifest returns it: JSON has no tuples.
+      text = json.dumps(value if digest is None else digest(value))
+      values[field.metadata[_KEY] or field.name] = json.loads(text)
   return values
+
+
+def _without_none(hint: Any) -> str:
+  """Returns the name of a type, of an optional one without None."""
+  arguments = [kind for kind in get_args(hint) if kind is not type(None)]
+  (kind,) = arguments if len(arguments) == 1 else [hint]
+  return getattr(kind, "__name__", "")

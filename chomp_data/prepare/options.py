@@ -35,7 +35,6 @@ RECORDS = "array_record"
 FORMATS = ("zarr", RECORDS)
 
 _CHOOSE = "Choose one."
-_LABEL_KEYS = ("messages_key", "prompt_key", "weight_key")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +147,23 @@ class Options(records.DocumentOptions):
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class CommandOptions:
+  """What only the command has.
+
+  Attributes:
+    preview: Write nothing, and print the tokens of this many documents, those
+      that are trained on marked with +.
+  """
+
+  preview: int | None = option_fields.option(
+    None, schema.integer(1), fix="Give the number of documents."
+  )
+
+
 # The dataclasses whose fields are flags of the command.
 SECTIONS: tuple[type, ...] = (
+  CommandOptions,
   Options,
   tokenizers.TokenizerSpec,
   own_tokenizer.TrainOptions,
@@ -172,8 +186,13 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
   """
   problems = option_fields.problems(options) + _contradictions(options)
   problems += _label_problems(options)
+  if options.train is not None:
+    problems += option_fields.problems(options.train)
   if has_output and not options.output:
-    problems.append("`--output` must not be empty, got ''. Give one.")
+    problems.append(
+      "`--output` must be given, got none. Name the directory to create, or"
+      " look at documents first with --preview=5."
+    )
   if not options.inputs:
     problems.append("`--input` must be given, got none. Name some text.")
   files: list[base.InputFile] = []
@@ -223,12 +242,8 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     "tokenizer": tokenizer,
     **option_fields.identity(options),
   }
-  if options.meta_key is not None or options.meta_keys:
-    values["meta_default"] = options.meta_default
   if options.filter is not None:
     values["filter_sha256"] = filters.digest(options.filter)
-  if options.messages_key is not None:
-    values |= chats.identity(options.chat)
   return values
 
 
@@ -280,7 +295,8 @@ def _label_problems(options: Options) -> list[str]:
       "`--prompt_key` must not be given with --messages_key, got"
       f" {prompt!r}. Leave one of them out."
     )
-  set_keys = [key for key in _LABEL_KEYS if getattr(options, key) is not None]
+  label_keys = ("messages_key", "prompt_key", "weight_key")
+  set_keys = [key for key in label_keys if getattr(options, key) is not None]
   if set_keys and options.format == RECORDS:
     problems.append(
       f"`--{set_keys[0]}` must not be given with --format=array_record, whose"
@@ -299,7 +315,6 @@ def _check_tokenizer(options: Options) -> None:
       "`--tokenizer` must not be given with --train_tokenizer, nor its special"
       f" tokens, got {options.tokenizer}. Leave one of them out."
     )
-  training.checked(options.train.algorithm, options.train.vocab_size)
 
 
 def _paths_of(output: str) -> list[str]:

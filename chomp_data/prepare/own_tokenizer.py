@@ -50,9 +50,20 @@ class TrainOptions:
   algorithm: str = option_fields.option(
     dataclasses.MISSING,
     schema.choice(training.ALGORITHMS),
+    fix="Choose one.",
     flag="train_tokenizer",
   )
-  vocab_size: int = option_fields.option(dataclasses.MISSING)
+  vocab_size: int = option_fields.option(
+    dataclasses.MISSING,
+    dataclasses.replace(
+      schema.integer(training.LEAST_VOCAB_SIZE),
+      text=(
+        f"at least {training.LEAST_VOCAB_SIZE}, the bytes and"
+        f" {len(training.SPECIAL)} special tokens"
+      ),
+    ),
+    fix="Give the size of the tokenizer that is trained, as 32768.",
+  )
   train_bytes: int = option_fields.option(TRAIN_BYTES, flag=None)
 
 

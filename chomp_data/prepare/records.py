@@ -75,7 +75,9 @@ class DocumentOptions:
   meta_keys: tuple[str, ...] = option_fields.option(
     (), identity=option_fields.CHANGED, commas=True
   )
-  meta_default: str | None = option_fields.option(None)
+  meta_default: str | None = option_fields.option(
+    None, identity=lambda options: options.has_meta
+  )
   max_document_bytes: int = option_fields.option(
     MAX_DOCUMENT_BYTES,
     schema.integer(1),
@@ -93,7 +95,9 @@ class DocumentOptions:
   )
   messages_key: str | None = _key(None)
   chat: chats.ChatOptions = option_fields.option(  # noqa: RUF009
-    chats.ChatOptions(), flag=None
+    chats.ChatOptions(),
+    flag=None,
+    identity=lambda options: options.messages_key is not None,
   )
   prompt_key: str | None = _key(None)
   completion_key: str | None = _key(None)
@@ -105,13 +109,18 @@ class DocumentOptions:
     return self.messages_key is not None or self.prompt_key is not None
 
   @property
+  def text_flags(self) -> tuple[str, ...]:
+    """The options that name the keys that a document's text is made of."""
+    if self.messages_key is not None:
+      return ("messages_key",)
+    if self.prompt_key is not None and self.completion_key is not None:
+      return "prompt_key", "completion_key"
+    return ("text_key",)
+
+  @property
   def text_keys(self) -> tuple[str, ...]:
     """The keys that a document's text is made of."""
-    if self.messages_key is not None:
-      return (self.messages_key,)
-    if self.prompt_key is not None and self.completion_key is not None:
-      return self.prompt_key, self.completion_key
-    return (self.text_key,)
+    return tuple(getattr(self, name) for name in self.text_flags)
 
   @property
   def keys(self) -> tuple[str, ...]:
@@ -124,16 +133,23 @@ class DocumentOptions:
     return tuple(key for key in keys if key is not None)
 
   @property
-  def required_keys(self) -> tuple[str, ...]:
-    """Those that every record must have, so that a table needs its column."""
-    meta = () if self.meta_default is not None else self._all_meta
-    keys = (*self.text_keys, *meta, self.weight_key)
-    return tuple(key for key in keys if key is not None)
+  def required_keys(self) -> dict[str, str]:
+    """The option that names each key that every record must have."""
+    flags = dict(zip(self.text_keys, self.text_flags, strict=True))
+    if self.meta_default is None:
+      flags = dict.fromkeys(self._all_meta, self._meta_flag) | flags
+    if self.weight_key is not None:
+      flags.setdefault(self.weight_key, "weight_key")
+    return flags
 
   @property
   def has_meta(self) -> bool:
-    """Whether something is kept of documents besides their ids."""
+    """Whether stores keep something of documents in addition to their ids."""
     return bool(self._all_meta)
+
+  @property
+  def _meta_flag(self) -> str:
+    return "meta_keys" if self.meta_key is None else "meta_key"
 
   @property
   def _all_meta(self) -> tuple[str, ...]:
@@ -264,9 +280,7 @@ def _completed(
   """Returns a prompt and its completion."""
   prompt, completion = (
     _text(_string(record, key, flag, where), options, where)
-    for key, flag in zip(
-      options.text_keys, ("prompt_key", "completion_key"), strict=True
-    )
+    for key, flag in zip(options.text_keys, options.text_flags, strict=True)
   )
   if not completion:
     raise errors.BadInput(

@@ -15,12 +15,13 @@ from chomp_data.prepare import option_fields
 from chomp_data.prepare import options as options_lib
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
+from tests import in_process
 
 FLAGS = """
 allow_open_turns bos_token chat_template completion_key compression duplicates
 encoding_errors engine eos_token exclude filter format id_key input
 max_document_bytes message_keys message_roles messages_key meta_default meta_key
-meta_keys on_error output overwrite pad_token parse_arguments prompt_key
+meta_keys on_error output overwrite pad_token parse_arguments preview prompt_key
 special_token template_kwargs template_kwargs_key text_key tiktoken_pattern
 tokenizer tools_key train_tokenizer turns vocab_size weight_key workers
 """
@@ -115,3 +116,11 @@ def test_a_value_that_a_rule_does_not_accept_names_the_flag(changes, problem):
   with pytest.raises(errors.PrepareError) as caught:
     options_lib.check(options, has_output=False)
   assert problem in str(caught.value)
+
+
+def test_a_preview_of_no_document_is_refused(tmp_path):
+  done = in_process.run_tool("prepare", f"--input={tmp_path}", "--preview=0")
+  assert done.returncode == 1
+  assert "`--preview` must be a whole number of at least 1, got 0." in (
+    done.stderr
+  )

@@ -49,16 +49,6 @@ def unreadable(path: str, kind: str, error: Exception) -> errors.BadInput:
   )
 
 
-def _flag(options: records.ReadOptions, key: str) -> str:
-  """Returns the name of the flag that asks for a key."""
-  asked = ("meta_key", "weight_key", "messages_key", "prompt_key")
-  names = [name for name in asked if getattr(options, name) == key]
-  names += ["meta_keys"] * (key in options.meta_keys)
-  if options.text_key in options.text_keys and options.text_key == key:
-    return "text_key"
-  return names[0] if names else "completion_key"
-
-
 def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   """Checks that rows have what documents need.
 
@@ -70,7 +60,7 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   Raises:
     BadInput: If a column is missing.
   """
-  for key in options.required_keys:
+  for key, flag in options.required_keys.items():
     if _path(schema, key) is None:
       names = []
       for field in schema:
@@ -82,8 +72,7 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
         path,
         f"must have the column {key!r}, got {names[:_MOST_COLUMNS]}"
         f"{f' and {more} more' if more > 0 else ''}.",
-        f"Correct --{_flag(options, key)}, or leave the file out with"
-        " --exclude.",
+        f"Correct --{flag}, or leave the file out with --exclude.",
         "no column",
       )
 

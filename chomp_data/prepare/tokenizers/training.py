@@ -9,33 +9,11 @@ any text can be encoded.
 
 from collections.abc import Iterable
 
-from chomp_data import errors
-from chomp_data import schema
-
 ALGORITHMS = ("bpe",)
 SPECIAL = ("<|pad|>", "<|eos|>", "<|bos|>")
 # As `tokenizers.special_texts` will say of it.
 SPECIAL_TEXTS = tuple((f"{name[2:5]}_token", name) for name in sorted(SPECIAL))
 LEAST_VOCAB_SIZE = 256 + len(SPECIAL)
-
-
-def checked(algorithm: str, vocab_size: int | None) -> int:
-  """Returns the size; raises PrepareError unless it can be trained."""
-  problems = []
-  if algorithm not in ALGORITHMS:
-    rule = schema.choice(ALGORITHMS)
-    problems.append(
-      schema.bad_value("--train_tokenizer", rule, algorithm, "Choose one.")
-    )
-  if vocab_size is None or vocab_size < LEAST_VOCAB_SIZE:
-    problems.append(
-      f"`--vocab_size` must be at least {LEAST_VOCAB_SIZE}, the bytes and"
-      f" {len(SPECIAL)} special tokens, got {vocab_size}. Give the size of the"
-      " tokenizer that is trained, as 32768."
-    )
-  errors.PrepareError.raise_if(problems)
-  assert vocab_size is not None
-  return vocab_size
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
