@@ -117,7 +117,7 @@ CALLS = {
       run.Options(
         (__file__,),
         f"{p}.out",
-        train=run.own_tokenizer.TrainOptions("bpee", 400),
+        train=run.run_tokenizer.TrainOptions("bpee", 400),
       )
     ),
     "bpe",

@@ -38,9 +38,9 @@ from chomp_data.prepare import chats
 from chomp_data.prepare import id_checks
 from chomp_data.prepare import option_fields
 from chomp_data.prepare import options as options_lib
-from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import rejections
 from chomp_data.prepare import run
+from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from chomp_data.storage import opening
 from chomp_data.storage import publish
@@ -246,8 +246,8 @@ def _print_preview(options: run.Options, count: int) -> None:
       console.print(f"turns ended by {name}: {number:,}", markup=False)
 
 
-def _train() -> own_tokenizer.TrainOptions | None:
-  values = _values(own_tokenizer.TrainOptions)
+def _train() -> run_tokenizer.TrainOptions | None:
+  values = _values(run_tokenizer.TrainOptions)
   size = values["vocab_size"]
   if values["algorithm"] is None:
     if size is not None:
@@ -256,7 +256,7 @@ def _train() -> own_tokenizer.TrainOptions | None:
         f" {size}. Say --train_tokenizer=bpe, or leave it out."
       )
     return None
-  return own_tokenizer.TrainOptions(**values)
+  return run_tokenizer.TrainOptions(**values)
 
 
 def main(argv: Sequence[str]) -> None:

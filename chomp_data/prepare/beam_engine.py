@@ -7,9 +7,9 @@
 
 A pipeline holds only numbers of these files, so that a graph of any corpus is
 small, and what a runner repeats is written again with the same bytes. Where the
-output is a URL they lie there, too; else workers see the same files under the
-same paths as this process. They have the same chomp_data installed. The files
-are JSON, read as the types that the called function is annotated with: who can
+output is a URL the files are in that bucket; otherwise workers must see the
+same files under the same paths as this process. Workers have the same version
+of chomp_data. The files are JSON, read as the types that the called function is annotated with: who can
 write to them can make workers read and write other files, but not run code.
 """
 
@@ -159,16 +159,16 @@ class Beam:
         scratch.storage_at(root).clear()
 
   def close(self) -> None:
-    """Ends nothing: a pipeline ends by itself."""
+    """Does nothing: there are no resources to release."""
 
 
 def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   """Calls a function for each task of a file: what workers of Beam do.
 
-  Errors that are for the user are kept for the process that waits: a runner
+  Errors for the user are written to a file for the process that waits: a runner
   would try again, and wrap them.
   """
-  # A worker is one core: the tokenizer must not start threads of its own.
+  # A worker uses one core: the tokenizer must not start threads.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
   results = _name(number, "results")
   files = scratch.storage_at(root)

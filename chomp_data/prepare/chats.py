@@ -54,7 +54,7 @@ END_TEXT = "ordinary token"
 END_OF_ROWS = "EOS of rows"
 END_NONE = "nothing"
 TURN_ENDS = (END_TOKEN, END_TEXT, END_OF_ROWS, END_NONE)
-# And besides:
+# Other counts:
 EMPTY = "empty answers"
 EOS_WRITTEN = "documents that end with EOS"
 UNREAD_TOOLS = "records with tools that the template does not read"
@@ -155,7 +155,7 @@ class ChatOptions:
 
   @property
   def keys(self) -> tuple[str, ...]:
-    """The keys of records besides that of messages; none is required."""
+    """The keys of records in addition to that of messages; none is required."""
     keys = (self.tools_key, self.template_kwargs_key)
     return tuple(key for key in keys if key)
 
@@ -546,7 +546,9 @@ def _is_empty(message: Mapping[str, Any]) -> bool:
     if isinstance(value, str):
       return bool(value.strip())
     if isinstance(value, Mapping):
-      return any(has_text(own) for key, own in value.items() if key != "type")
+      return any(
+        has_text(inner) for key, inner in value.items() if key != "type"
+      )
     return isinstance(value, Sequence) and any(map(has_text, value))
 
   names = ("role", "name", "id", "weight")

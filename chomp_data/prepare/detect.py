@@ -124,7 +124,7 @@ def look(
   Args:
     file: From `inputs.discover`.
     part_bytes: About how many bytes of it a piece is.
-    options: How documents are found.
+    options: How documents are read.
 
   Raises:
     PrepareError: If it cannot be opened, or has changed since it was listed.
@@ -164,7 +164,9 @@ def _kind_by_content(file: base.InputFile, head: bytes) -> str | None:
   if file.kind == "jsonl" or is_text:
     return None
   kinds = readers.INPUT_KINDS.items()
-  return next((kind for kind, reader in kinds if reader.begins(head)), None)
+  return next(
+    (kind for kind, reader in kinds if head.startswith(reader.marks)), None
+  )
 
 
 def _check_text(

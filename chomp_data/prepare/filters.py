@@ -67,7 +67,8 @@ def keys(path: str) -> tuple[str, ...]:
 def digest(path: str) -> str:
   """Returns SHA-256 as hex of the file that a filter is in.
 
-  So documents that were filtered by another version are made again.
+  It is part of the identity of a store, so that another version makes another
+  store.
   """
   try:
     source = inspect.getsourcefile(inspect.unwrap(load(path)))

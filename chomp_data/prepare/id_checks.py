@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether ids of documents repeat: counted, since nothing forbids it.
+"""Counts ids of documents that repeat, which is allowed.
 
-Held-out sets and looking a document up go by ids, and files that each number
-their documents from 0 are a common mistake.
+Held-out sets and lookups use ids, and files that each number their documents
+from 0 are a common mistake.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from chomp_data.prepare import part_files
 from chomp_data.prepare import scratch
 
-# Documents that are looked at, the first ones: a second of one process.
+# The first documents are checked, which takes one process a second.
 MOST = 2**20
 
 _OFFSETS = np.dtype("<i8")

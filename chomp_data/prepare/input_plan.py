@@ -100,7 +100,7 @@ def look(task: LookTask) -> list[detect.PlannedFile]:
       raise errors.PrepareError(str(error)) from error
 
   def plan() -> list[detect.PlannedFile]:
-    num_objects = sum(map(base.is_url, task.files))
+    num_objects = sum(file.is_remote for file in task.files)
     with futures.ThreadPoolExecutor(min(_AT_ONCE, max(1, num_objects))) as pool:
       return list(pool.map(plan_file, task.files))
 

@@ -207,7 +207,7 @@ def _once(files: dict[str, base.InputFile]) -> Iterator[base.InputFile]:
   """
   real: dict[str, str] = {}
   for path, file in files.items():
-    if base.is_url(file):
+    if file.is_remote:
       yield file
     else:
       real[path] = os.path.realpath(path)

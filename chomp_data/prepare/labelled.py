@@ -3,9 +3,9 @@
 """Token ids of documents, and what each token weighs in training.
 
 A text is encoded as a whole, so that its tokens are those that a model meets
-when it is asked; its pieces only say what the characters weigh. A token that
-covers characters of two pieces has the larger weight: no token of an answer is
-lost to the space or the line before it.
+when it is asked; its pieces only give the weights of characters. A token that
+covers characters of two pieces has the larger weight, so that the first token
+of an answer is trained on where it includes the space or the line before it.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def encode(
   Args:
     tokenizer: Which.
     documents: Which; with pieces where `read` says so.
-    read: How they were found.
+    read: How they were read.
 
   Raises:
     PrepareError: If the tokenizer fails; the message names the document.

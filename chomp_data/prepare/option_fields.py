@@ -16,8 +16,8 @@
     problems(Words("up"))             ["`--case` must be one of 'keep', ..."]
     identity(Words("lower"))          {"case": "lower"}, in the manifest
 
-The flags of the command, its help, the checks, docs/options.md and what a
-manifest says of a run follow from a field's default, rule and sentence.
+The flags of the command, its help, the checks, docs/options.md and the options
+in a manifest follow from a field's default, rule and sentence.
 """
 
 from collections.abc import Callable
@@ -80,12 +80,12 @@ def option(
 
   Args:
     default: Its default value; `dataclasses.MISSING` if it is required.
-    rule: The values that it accepts, besides its default.
+    rule: The values that it accepts in addition to its default.
     flag: The name of its flag; '' is the field's, None has no flag.
     fix: What to do about a wrong value.
     identity: `ALWAYS`, `CHANGED`, `NEVER` or a function.
     key: Its key in identities; None is the field's name.
-    digest: Returns what stands for its value in identities; None is the value.
+    digest: Returns its value in identities; None is the value itself.
     parse: Returns its value from the flag's; None if they are the same.
     commas: As in `Flag`.
   """

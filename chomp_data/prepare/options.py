@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a preparation: what they may be, and a store's identity."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,15 +18,14 @@ from chomp_data.prepare import engines
 from chomp_data.prepare import filters
 from chomp_data.prepare import inputs as inputs_lib
 from chomp_data.prepare import option_fields
-from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import parts
 from chomp_data.prepare import records
+from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
 from chomp_data.storage import claims
 from chomp_data.storage import opening
-from chomp_data.storage import paths
 from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import destination
@@ -78,7 +78,7 @@ class Options(records.DocumentOptions):
   tokenizer: tokenizers.TokenizerSpec = option_fields.option(  # noqa: RUF009
     tokenizers.TokenizerSpec(), flag=None
   )
-  train: own_tokenizer.TrainOptions | None = option_fields.option(  # noqa: RUF009
+  train: run_tokenizer.TrainOptions | None = option_fields.option(  # noqa: RUF009
     None, flag=None
   )
   id_required: bool = option_fields.option(False, flag=None)
@@ -166,7 +166,7 @@ SECTIONS: tuple[type, ...] = (
   CommandOptions,
   Options,
   tokenizers.TokenizerSpec,
-  own_tokenizer.TrainOptions,
+  run_tokenizer.TrainOptions,
   chats.ChatOptions,
 )
 
@@ -200,8 +200,10 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
     _check_tokenizer(options)
   except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
-  try:
+  skip: list[str] = []
+  with contextlib.suppress(errors.StoreError):  # Raised again below.
     skip = _paths_of(options.output) if has_output else []
+  try:
     files = inputs_lib.discover(options.inputs, options.exclude, skip)
   except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
@@ -319,7 +321,7 @@ def _check_tokenizer(options: Options) -> None:
 
 def _paths_of(output: str) -> list[str]:
   """Returns the output, and what a run writes beside it."""
-  if paths.is_url(output):
+  if opening.open_storage(output).is_remote:
     path = output.rstrip("/")
     return [path, f"{path}.partial", claims.place_of(path)]
   path = os.path.abspath(output)

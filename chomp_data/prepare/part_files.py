@@ -83,7 +83,7 @@ class PartWriter:
       directory: The directory or URL of parts.
       key: The part's name; one that is there is replaced.
       token_dtype: The dtype that its tokens fit in.
-      has_meta: Whether a string is kept of each document besides its id.
+      has_meta: Whether documents have a string in addition to their id.
       has_labels: Whether tokens have weights.
       has_weights: Whether documents have weights.
     """
@@ -220,7 +220,7 @@ class Part:
     if low == high:
       return
     for number in range(low // BLOCK, -(-high // BLOCK)):
-      # No value lies in two blocks: sections are aligned.
+      # No value is in two blocks: sections are aligned.
       block_start = number * BLOCK
       data = self._block(number)[max(low - block_start, 0) : high - block_start]
       yield np.frombuffer(data, stored).astype(dtype, copy=False)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""One input shard to one part of a store: a pure function of its pieces.
+"""Tokenizes an input shard to a part of a store: a pure function of its pieces.
 
-A part (`part_files`) is named by a key of everything that decides it. An engine
-only calls `part_of`; a part that is there is not made again.
+The name of a part (`part_files`) is a digest of everything that decides it. An
+engine calls `part_of`, which does not write a part again that is there.
 """
 
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ _VERSION = 7
 
 @dataclasses.dataclass(frozen=True)
 class PartOptions:
-  """What decides a part, besides its files.
+  """What decides a part in addition to its files.
 
   Attributes:
     tokenizer: Which tokenizer.
     tokenizer_hash: Of its info, so that a changed file is noticed.
-    read: How documents are found.
+    read: How documents are read.
     on_error: 'fail', or 'skip' what no document can be made of.
   """
 
@@ -56,7 +56,7 @@ class PartTask:
 
   Attributes:
     pieces: The input shard.
-    options: What decides its contents besides.
+    options: What else decides its contents.
     directory: The directory or URL of parts.
   """
 
@@ -82,7 +82,7 @@ def tokenizer_hash(info: vocabulary.TokenizerInfo) -> str:
 
 
 def part_of(task: PartTask) -> part_files.PartRow:
-  """Returns the row of a part; makes it unless it is there undamaged.
+  """Returns the row of a part; writes the part unless it is there undamaged.
 
   Raises:
     PrepareError: If an input cannot be read or encoded.
@@ -136,7 +136,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
         encoded.labels,
         weights,
       )
-      # Text is less than the bytes that it stands in, or packed.
+      # Text is less than the bytes of its records, or compressed.
       progress.report(min(done, task.size), num_documents)
     return writer.finish(num_empty, dataclasses.asdict(rejected))
 

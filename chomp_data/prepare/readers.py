@@ -61,7 +61,7 @@ def documents(
 
   Raises:
     BadInput: If a record or the file holds something else than documents.
-    PrepareError: If the file cannot be read, or changed since it was found.
+    PrepareError: If the file cannot be read, or changed since it was listed.
   """
   file = piece.file
   rejected = rejected or rejections.Rejections(raises=True)

@@ -158,7 +158,7 @@ class DocumentOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions(DocumentOptions):
-  """Options of documents, and what a run determines besides.
+  """Options of documents, and what a run determines in addition.
 
   Attributes:
     raw: Whether text that is bytes stays bytes, without decoding; it must be
@@ -179,7 +179,7 @@ class Document(NamedTuple):
   Attributes:
     name: Its id.
     text: Its text, bytes where it is not decoded.
-    meta: What is kept of it besides, '' without `meta_key` and `meta_keys`.
+    meta: What else is kept of it, '' without `meta_key` and `meta_keys`.
     pieces: Where not all is trained on alike: (text, the weight of its
       tokens), which joined are the text.
     weight: What multiplies the weights of its tokens.
@@ -201,7 +201,11 @@ def documents(
 ) -> Iterator[Document]:
   """Yields the documents of a record: one, or one per answer of a chat.
 
-  Args: See `document`.
+  Args:
+    record: Values by key: texts, bytes of UTF-8, numbers, lists and mappings.
+    name: The id of a document whose record has none.
+    where: The record in errors: the file's path and a number.
+    options: How documents are read.
 
   Raises:
     BadInput: If it is no document.
@@ -212,7 +216,7 @@ def documents(
   keys = (options.chat.tools_key, options.chat.template_kwargs_key)
   chat_values = [_value(record, key) if key else None for key in keys]
   for chat in chats.documents(
-    _found(record, options.messages_key, "messages_key", where),
+    _required_value(record, options.messages_key, "messages_key", where),
     options.chat,
     where,
     lambda value: _text(value, options, where),
@@ -298,12 +302,14 @@ def _weight(
   key = options.weight_key
   if key is None:
     return 1.0
-  value = _found(record, key, "weight_key", where)
+  value = _required_value(record, key, "weight_key", where)
   return chats.checked_weight(value, f"under {key!r}", where)
 
 
-def _found(record: Mapping[str, Any], key: str, flag: str, where: str) -> Any:
-  """Returns what lies under a key; raises BadInput where nothing does."""
+def _required_value(
+  record: Mapping[str, Any], key: str, flag: str, where: str
+) -> Any:
+  """Returns the value of a key; raises BadInput if there is none."""
   value = _value(record, key)
   if value is _MISSING:
     what = flag.removesuffix("_key")
@@ -323,7 +329,7 @@ def _found(record: Mapping[str, Any], key: str, flag: str, where: str) -> Any:
 def _string(
   record: Mapping[str, Any], key: str, flag: str, where: str
 ) -> str | bytes:
-  value = _found(record, key, flag, where)
+  value = _required_value(record, key, flag, where)
   if not isinstance(value, str | bytes):
     raise errors.BadInput(
       where,
@@ -335,7 +341,7 @@ def _string(
 
 
 def _value(record: Mapping[str, Any], key: str) -> Any:
-  """Returns what lies under a key, or `_MISSING`.
+  """Returns the value of a key, or `_MISSING`.
 
   {"a.b": 1, "a": {"b": 2, "c": 3}}
   a.b -> 1      a key of the record itself comes first
@@ -363,7 +369,7 @@ def _keys(record: Mapping[str, Any]) -> str:
 
 
 def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
-  """Returns what is kept of a document besides its id."""
+  """Returns what is kept of a document in addition to its id."""
   if options.meta_key is not None:
     return _meta_value(record, options.meta_key, "meta_key", where, options)
   if not options.meta_keys:

@@ -24,8 +24,8 @@ class Rejections:
     files: How many files.
     lines: How many lines, rows and records of other files.
     first: Name, line and problem of the first ones.
-    reasons: How many of both, and of documents that cleaning left out, by what
-      was the reason.
+    reasons: How many of both, and of documents that --filter and
+      --duplicates=drop left out, by reason.
     unnamed: Documents without an id, which are kept.
     chats: Of the chats that are kept, how turns end; see `chats`.
     raises: Whether a file or record that is no document is an error.

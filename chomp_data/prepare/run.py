@@ -42,12 +42,12 @@ from chomp_data.prepare import inputs
 from chomp_data.prepare import labelled
 from chomp_data.prepare import lazy
 from chomp_data.prepare import options as options_lib
-from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
+from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
@@ -349,8 +349,8 @@ def _encode(run: _Run, plan: input_plan.Plan) -> _Encoded:
   spec = _tokenizer(run, pieces)
   tokenizer = tokenizers.make_tokenizer(spec)
   if options.train is None:
-    own_tokenizer.check_unchanged(
-      work, tokenizer.info, spec.source, anew=options.overwrite
+    run_tokenizer.check_unchanged(
+      work, tokenizer.info, spec.source, overwrite=options.overwrite
     )
   tasks = _tasks(run, spec, pieces)
   rows = list(run.call("encode", parts.part_of, tasks))
@@ -411,7 +411,7 @@ def _tokenizer(
   options = run.options
   if options.train is None:
     return options.tokenizer
-  return own_tokenizer.train(
+  return run_tokenizer.train(
     options.train,
     pieces,
     options.read_options(),

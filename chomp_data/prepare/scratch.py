@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run keeps until its store is published: in a directory, or at a URL.
+"""Files of a run until its store is published: in a directory, or at a URL.
 
-Nothing is synced to a disk: what a power cut leaves of a file is found by its
-checksum, and the file is made again.
+Nothing is synced to a disk: a file that a power cut damages is detected by its
+checksum, and written again.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From parts to the files of a store: one shard file of one array at a time.
+"""Writes the shard files of a store from parts, one of one array at a time.
 
-How many values each part has of an array says where its values lie in the
-store's, and so which parts a shard file is made of. `write_shard` is a pure
-function of these parts, whatever process calls it; it also hashes the blocks
-of `tree_hash` that begin in its shard. What grows with the tokens is in there,
-and what is left is to join checksums.
+The sizes of an array in all parts decide where the values of each part are in
+the store's array, and so which parts a shard file is made of. `write_shard` is
+a pure function of these parts, for any process; it also hashes the blocks of
+`tree_hash` that begin in its shard, so that only checksums remain to be joined.
 
     parts     [  a  ][   b   ][ c ][    d    ]
     shards    [    0    ][    1    ][   2    ]
@@ -193,9 +192,9 @@ def tasks(
     token_dtype: The dtype of the tokens.
     chunk: Elements of a chunk.
     compression: 'none' or 'zstd'.
-    parts: See `ShardTask`.
-    store: See `ShardTask`.
-    shard_rows: See `ShardTask.rows`.
+    parts: The directory or URL of parts.
+    store: The directory or URL that shard files are written to.
+    shard_rows: The directory or URL of rows of finished shards.
   """
   shard = chunk * array_layout.DEFAULT_CHUNKS_PER_SHARD
   levels = levels_of(rows)
@@ -288,11 +287,11 @@ def _joined(
 def find_shard(task: ShardTask) -> ShardRow | None:
   """Returns the row of a shard that is complete, else None."""
   try:
-    noted = scratch.read_row(_RowFile, task.rows, task.row_name)
+    saved = scratch.read_row(_RowFile, task.rows, task.row_name)
   except (OSError, ValueError):
     return None
   # A run with other options may have written a file of the same name.
-  return noted.row if noted.file == _stamp(task) else None
+  return saved.row if saved.file == _stamp(task) else None
 
 
 def _stamp(task: ShardTask) -> list[int | str | None]:

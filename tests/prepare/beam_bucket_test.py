@@ -98,7 +98,7 @@ def test_without_a_shared_disk_the_store_is_the_same(
   url = f"{gs_bucket.root}/out"
   changes = {"duplicates": duplicates}
   if duplicates == "drop":
-    changes["train"] = run.own_tokenizer.TrainOptions("bpe", 300)
+    changes["train"] = run.run_tokenizer.TrainOptions("bpe", 300)
   workers = 2 if duplicates == "keep" else 0
   make(there, url, engine=engine, workers=workers, **changes)
   make(here, tmp_path / "pool", **changes)
@@ -135,7 +135,7 @@ def test_an_error_in_a_worker_names_the_line(gs_bucket, tmp_path, engine):
 def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
   there, here = corpus(f"{gs_bucket.root}/in", tmp_path)
   trained, _ = make(
-    here, tmp_path / "bpe", train=run.own_tokenizer.TrainOptions("bpe", 300)
+    here, tmp_path / "bpe", train=run.run_tokenizer.TrainOptions("bpe", 300)
   )
   file = tmp_path / "tokenizer.json"
   file.write_bytes(store_base.tokenizer_file(trained))

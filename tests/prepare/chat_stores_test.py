@@ -15,9 +15,9 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.prepare import chats
-from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import parts
 from chomp_data.prepare import records
+from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from tests import in_process
 
@@ -126,7 +126,7 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
     lines,
     messages_key="messages",
     chat=chats.ChatOptions(template),
-    train=own_tokenizer.TrainOptions("bpe", 300),
+    train=run_tokenizer.TrainOptions("bpe", 300),
   )
   info = store.tokenizer_info
   tokens = store.read_document(1)
@@ -312,7 +312,7 @@ def test_a_chat_never_ends_with_two_eos(lines, prepare):
     lines,
     messages_key="messages",
     chat=chats.ChatOptions(template),
-    train=own_tokenizer.TrainOptions("bpe", 300),
+    train=run_tokenizer.TrainOptions("bpe", 300),
   )
   assert store.opened.chats["has_eos"] == 40
   assert store.opened.chats["needs_eos"] == 0

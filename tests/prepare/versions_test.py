@@ -9,14 +9,14 @@ import shutil
 import pytest
 
 from chomp_data import errors
-from chomp_data.prepare import own_tokenizer
+from chomp_data.prepare import run_tokenizer
 
 OPTIONS = [
   {},
   {"workers": 2, "compression": "zstd"},
   {"format": "array_record"},
   {"duplicates": "drop", "on_error": "skip"},
-  {"train": own_tokenizer.TrainOptions("bpe", 300)},
+  {"train": run_tokenizer.TrainOptions("bpe", 300)},
 ]
 
 

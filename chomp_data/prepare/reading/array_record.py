@@ -3,10 +3,10 @@
 """ArrayRecord files: a document a record; records are numbered from 0.
 
 Records are UTF-8, or messages of `tf.train.Example`, whose features are keys;
-the first record of a file tells which of them all are.
+the first record of a file decides for all.
 
-The library reads local files only. What lies in an object store is one piece,
-and read from a temporary file that has no name: it is gone with its process.
+The library reads local files only. An object in a bucket is one piece, and read
+from a temporary file without a name, which is deleted when it is closed.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,6 @@ from chomp_data.prepare.reading import tf_example
 if TYPE_CHECKING:
   from chomp_data.stores.array_record import record_files
 
-_NAME = re.compile(r"\.(array_?record|arecord)([-.]\d+-of-\d+)?$")
 _BEGIN = bytes.fromhex("83af70d10d884a3f")
 _READ_BYTES = 4 * 2**20
 
@@ -35,13 +34,8 @@ _READ_BYTES = 4 * 2**20
 class ArrayRecord(base.InputKind):
   """ArrayRecord files of text."""
 
-  def compression(self, name: str) -> str | None:
-    """Compression is the format's own affair."""
-    return "none" if _NAME.search(name) else None
-
-  def begins(self, head: bytes) -> bool:
-    """Returns whether a file begins with the format's mark."""
-    return head.startswith(_BEGIN)
+  names = re.compile(r"\.(array_?record|arecord)([-.]\d+-of-\d+)?$")
+  marks = (_BEGIN,)
 
   def split(
     self,
@@ -54,8 +48,8 @@ class ArrayRecord(base.InputKind):
 
     Objects are one piece, and only how they begin is checked.
     """
-    if base.is_url(file):
-      if not self.begins(opened.read(len(_BEGIN))):
+    if file.is_remote:
+      if opened.read(len(_BEGIN)) != _BEGIN:
         error = ValueError("must be an ArrayRecord file, got other bytes.")
         raise _bad(file, file.path, error)
       return [base.InputPiece(file, 0, sys.maxsize, 0, file.size)]
@@ -84,9 +78,9 @@ class ArrayRecord(base.InputKind):
     try:
       reader = _open(file)
     except errors.BadInput as error:
-      if not base.is_url(file):
+      if not file.is_remote:
         raise
-      yield None, error  # Nobody has looked at its end before.
+      yield None, error  # The end of an object is first read here.
       return
     end = min(piece.end, reader.num_records)
     if piece.begin >= end:
@@ -116,9 +110,9 @@ class ArrayRecord(base.InputKind):
 
 def _open(file: base.InputFile) -> "record_files.Reader":
   base.check_readable(file)
-  if not base.is_url(file):
+  if not file.is_remote:
     return _reader(file, file.path)
-  # It is gone with the last reader of it.
+  # It is deleted when its last reader is closed.
   with base.opened(file) as source, tempfile.TemporaryFile() as copy:
     try:
       shutil.copyfileobj(source, copy, _READ_BYTES)

@@ -3,7 +3,7 @@
 """Arrow files and streams: a document a row.
 
 A piece is record batches that follow each other: of a file their numbers, of a
-stream the bytes that they lie in, so that one in the middle is read alone.
+stream the bytes that hold them, so that one in the middle is read alone.
 Directories that `save_to_disk` of Hugging Face's datasets wrote hold streams.
 
 Heads of batches are found through a memory map; rows are read without one,
@@ -13,6 +13,7 @@ since a file that is cut meanwhile would end the process.
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import re
 import sys
 from typing import Any
 from typing import BinaryIO
@@ -29,13 +30,8 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 class Arrow(base.InputKind):
   """Arrow's own files, of both formats."""
 
-  def compression(self, name: str) -> str | None:
-    """Compression is the format's own affair."""
-    return "none" if name.endswith((".arrow", ".feather")) else None
-
-  def begins(self, head: bytes) -> bool:
-    """Returns whether a file begins as either format does."""
-    return head.startswith((_FILE, _STREAM))
+  names = re.compile(r"\.(arrow|feather)\Z")
+  marks = (_FILE, _STREAM)
 
   def split(
     self,
@@ -60,7 +56,7 @@ class Arrow(base.InputKind):
       opened.seek(0)
       schema = _open(file, arrow.PythonFile(opened, "r")).schema
       tables.check_columns(file.path, schema, options)
-    if base.is_url(file):
+    if file.is_remote:
       return [base.InputPiece(file, 0, file.size, 0, file.size)]
     rows, sizes, ends = [], [], []
     with _errors_named(file), arrow.memory_map(file.path) as mapped:
@@ -93,7 +89,11 @@ class Arrow(base.InputKind):
       with base.opened(file, until=0) as raw:
         is_file = raw.read(len(_FILE)) == _FILE
       if is_file:
-        with _source(file) as source:
+        with (
+          arrow.PythonFile(base.opened(file), "r")
+          if file.is_remote
+          else arrow.OSFile(file.path)
+        ) as source:
           batches = _batches(_open(file, source), piece.begin, piece.end)
           yield from _rows(batches, number, options, file)
         return
@@ -111,14 +111,6 @@ def _errors_named(file: base.InputFile) -> Iterator[None]:
     yield
   except (arrow.ArrowException, OSError, EOFError, UnicodeError) as error:
     raise tables.unreadable(file.path, "Arrow", error) from None
-
-
-def _source(file: base.InputFile) -> Any:
-  """Returns pyarrow's view of a file, without a memory map."""
-  arrow = tables.pyarrow(file.path)
-  if base.is_url(file):
-    return arrow.PythonFile(base.opened(file), "r")
-  return arrow.OSFile(file.path)
 
 
 def _open(file: base.InputFile, source: Any) -> Any:
@@ -152,7 +144,7 @@ def _rows(
 
 
 class _Range:
-  """A stream of its own: the head of one, and some of its batches."""
+  """A stream of the head of another one, and some of its batches."""
 
   closed = False  # pyarrow asks.
 

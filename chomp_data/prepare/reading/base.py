@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import os
+import re
 from typing import Any
 
 from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.storage import opening
-from chomp_data.storage import paths
 
 # (number in the file, the record or what is wrong with it); without a number
 # the record is all of its file.
@@ -33,7 +32,7 @@ class InputFile:
   Attributes:
     name: What documents are called by; sorted by.
     path: Absolute, or a URL.
-    size: In bytes, when it was found.
+    size: In bytes, when it was listed.
     version: When it was last changed, in ns; of an object its ETag or its
       generation. Until `input_plan` has looked at the object, the ETag that
       the listing has.
@@ -47,6 +46,11 @@ class InputFile:
   version: int | str | None
   kind: str
   compression: str
+
+  @property
+  def is_remote(self) -> bool:
+    """Whether it is an object in a bucket."""
+    return opening.open_object(self.path)[0].is_remote
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,23 +75,26 @@ class InputPiece:
 
 
 class InputKind(abc.ABC):
-  """A kind of inputs."""
+  """A kind of inputs.
 
-  @abc.abstractmethod
+  Attributes:
+    names: Matches how names of its files end, in lower case; a group
+      `compression` is 'gz' or 'zst', or None.
+    marks: What its files begin with, of any name, if they are no text.
+  """
+
+  names: re.Pattern[str] = re.compile("$")
+  marks: tuple[bytes, ...] = ()
+
   def compression(self, name: str) -> str | None:
-    """Returns what the name of a file of this kind says, else None.
+    """Returns the compression that a name in lower case says.
 
-    Args:
-      name: In lower case.
+    None is the name of another kind.
     """
-
-  def begins(self, head: bytes) -> bool:
-    """Returns whether a file of any name is of this kind by its first bytes.
-
-    Args:
-      head: Of a file that is no text.
-    """
-    return False
+    match = self.names.search(name)
+    if match is None:
+      return None
+    return match.groupdict().get("compression") or "none"
 
   @abc.abstractmethod
   def split(
@@ -104,7 +111,7 @@ class InputKind(abc.ABC):
       opened: It, open to read bytes and to seek. Of an object each read
         elsewhere than in its first and last 64 KiB is a request.
       part_bytes: About how many bytes of it a piece is.
-      options: How documents are found.
+      options: How documents are read.
 
     Returns:
       Its pieces in order, at least one; the same wherever it is split.
@@ -139,11 +146,6 @@ class InputKind(abc.ABC):
     Asked only where `split` left `first` open.
     """
     raise NotImplementedError(piece)
-
-
-def is_url(file: InputFile) -> bool:
-  """Returns whether a file is an object of an object store."""
-  return paths.is_url(file.path)
 
 
 def opened(
@@ -190,12 +192,10 @@ def with_version(file: InputFile, ends: Any) -> InputFile:
   Raises:
     PrepareError: If it has another size than when it was listed.
   """
-  if not is_url(file):
+  storage, name = opening.open_object(file.path)
+  if not storage.is_remote:
     return file
-  info = ends.raw.info
-  if info is None:  # Nothing of it had to be read.
-    storage, name = opening.open_object(file.path)
-    info = storage.head(name)
+  info = ends.raw.info or storage.head(name)  # None if nothing was read.
   if info is None or info.size != file.size:
     raise errors.PrepareError(
       f"{file.path} must not change while it is read, got"
@@ -206,28 +206,27 @@ def with_version(file: InputFile, ends: Any) -> InputFile:
 
 
 def check_unchanged(file: InputFile) -> None:
-  """Checks that a file is what it was when it was found.
+  """Checks that a file has not changed since it was listed.
 
   Raises:
     PrepareError: If it is not.
   """
-  if is_url(file):
-    storage, name = opening.open_object(file.path)
-    what, now, before = "version", storage.version(name), file.version
+  storage, name = opening.open_object(file.path)
+  info = storage.head(name)
+  if info is None:
+    got = "nothing there"
+  elif info.size != file.size:
+    got = f"size in bytes {info.size} after {file.size}"
+  elif info.version != file.version:
+    what = "modification time in ns, at the same size,"
+    what = "version" if storage.is_remote else what
+    got = f"{what} {info.version} after {file.version}"
   else:
-    stat = os.stat(file.path)
-    what, now, before = "size in bytes", stat.st_size, file.size
-    if now == before:
-      what, now, before = (
-        "modification time in ns, at the same size,",
-        stat.st_mtime_ns,
-        file.version,
-      )
-  if now != before:
-    raise errors.PrepareError(
-      f"{file.path} must not change while it is read, got {what} {now} after"
-      f" {before}. Run again when it is complete."
-    )
+    return
+  raise errors.PrepareError(
+    f"{file.path} must not change while it is read, got {got}. Run again when"
+    " it is complete."
+  )
 
 
 def check_readable(file: InputFile) -> None:
@@ -236,10 +235,8 @@ def check_readable(file: InputFile) -> None:
   Raises:
     PrepareError: If it cannot.
   """
-  if is_url(file):
-    return  # Reading it raises an error that says why.
   try:
-    with open(file.path, "rb"):
+    with opened(file):  # Of an object nothing is requested.
       pass
   except OSError as error:
     raise unreadable(file, error) from None

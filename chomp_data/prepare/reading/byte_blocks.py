@@ -70,7 +70,7 @@ def unpacked(
     stream = gzip.GzipFile(fileobj=raw) if file.compression == "gz" else raw
     # Of an object no more than one request brings, so that `until` holds. Of an
     # archive no more than one read, so that all before an error is yielded.
-    one = base.is_url(file) or file.compression == "gz"
+    one = file.is_remote or file.compression == "gz"
     while data := _read_one(stream, block) if one else stream.read(block):
       yield data
   except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:

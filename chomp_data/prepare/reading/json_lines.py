@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import itertools
 import json
+import re
 import sys
 from typing import Any
 
@@ -21,12 +22,6 @@ from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
 
-_COMPRESSIONS = {
-  f"{name}{packed}": compression
-  for name in (".jsonl", ".ndjson", ".json")
-  for packed, compression in (("", "none"), (".gz", "gz"), (".zst", "zst"))
-}
-
 _DECODER = json.JSONDecoder()
 _NEWLINE = ord("\n")
 
@@ -34,12 +29,7 @@ _NEWLINE = ord("\n")
 class JsonLines(base.InputKind):
   """Files of an object a line."""
 
-  def compression(self, name: str) -> str | None:
-    """Returns the compression that a name says."""
-    for suffix, compression in _COMPRESSIONS.items():
-      if name.endswith(suffix):
-        return compression
-    return None
+  names = re.compile(r"\.(jsonl|ndjson|json)(\.(?P<compression>gz|zst))?\Z")
 
   def split(
     self,

@@ -3,6 +3,7 @@
 """Parquet: a document a row. A piece is row groups that follow each other."""
 
 from collections.abc import Iterator
+import re
 from typing import Any
 
 from chomp_data.prepare import records
@@ -19,13 +20,8 @@ _RANGE_BYTES = 4 << 20  # Of an object, a request.
 class Parquet(base.InputKind):
   """Parquet files."""
 
-  def compression(self, name: str) -> str | None:
-    """Compression is the format's own affair."""
-    return "none" if name.endswith(".parquet") else None
-
-  def begins(self, head: bytes) -> bool:
-    """Returns whether a file begins with the format's mark."""
-    return head.startswith(b"PAR1")
+  names = re.compile(r"\.parquet\Z")
+  marks = (b"PAR1",)
 
   def split(
     self,
@@ -92,13 +88,13 @@ def _open(file: base.InputFile, source: Any = None) -> Any:
   import pyarrow.parquet as parquet  # pyright: ignore
 
   base.check_readable(file)
-  is_url = base.is_url(file)
+  is_remote = file.is_remote
   if source is None:
-    source = base.opened(file, buffered=False) if is_url else file.path
+    source = base.opened(file, buffered=False) if is_remote else file.path
   try:
     opened = parquet.ParquetFile(
       source,
-      buffer_size=_RANGE_BYTES if is_url else _BUFFER_BYTES,
+      buffer_size=_RANGE_BYTES if is_remote else _BUFFER_BYTES,
       pre_buffer=False,
       page_checksum_verification=True,
     )

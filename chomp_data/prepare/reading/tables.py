@@ -55,7 +55,7 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   Args:
     path: The file, for messages.
     schema: pyarrow.Schema of its rows.
-    options: How documents are found.
+    options: How documents are read.
 
   Raises:
     BadInput: If a column is missing.

@@ -11,11 +11,7 @@ from chomp_data.prepare.reading import byte_blocks
 
 
 class Text(base.InputKind):
-  """Files of UTF-8."""
-
-  def compression(self, name: str) -> str | None:
-    """Any name may be text."""
-    return "none"
+  """Files of UTF-8, of any name."""
 
   def split(
     self,

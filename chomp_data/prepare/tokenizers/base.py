@@ -72,7 +72,7 @@ class Tokenizer(Protocol):
 
   Attributes:
     info: What a store keeps of it.
-    file: The file by which a store keeps it, or None.
+    file: Its file in a store, or None.
     takes_bytes: Whether files go in as they are, without decoding; token ids
       of texts are then bytes, too.
   """
@@ -105,7 +105,7 @@ class TokenizerSpec:
     eos_token: The end-of-document token; by default one of the usual names.
     bos_token: The begin-of-document token; by default one of the usual names.
     pattern: How a tiktoken file's texts are split: a regular expression, or
-      one of r50k_base, cl100k_base, o200k_base; found for the files of these.
+      one of r50k_base, cl100k_base, o200k_base; known for the files of these.
     special_tokens: A special token of a tiktoken file, as
       '<|endoftext|>=50256'; without an id it takes the next.
   """
@@ -215,7 +215,7 @@ def special_ids(
   Args:
     vocabulary: Ids by token.
     spec: Names that were given.
-    found: Ids where no name was given; None looks for usual names.
+    default_ids: Ids where no name was given; None looks for usual names.
 
   Raises:
     PrepareError: If there is no token of a given name.
@@ -233,8 +233,7 @@ def special_ids(
       ids[kind] = default_ids[kind]
       continue
     names = usual if name is None else (name,)
-    found_ids = [vocabulary[n] for n in names if n in vocabulary]
-    ids[kind] = found_ids[0] if found_ids else None
+    ids[kind] = next((vocabulary[n] for n in names if n in vocabulary), None)
   errors.PrepareError.raise_if(problems)
   return ids
 

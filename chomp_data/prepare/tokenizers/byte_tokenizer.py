@@ -22,7 +22,7 @@ _SPECIALS = {BOS_ID: "<bos>", EOS_ID: "<eos>", PAD_ID: "<pad>"}
 
 
 class ByteTokenizer:
-  """See the module."""
+  """The bytes of UTF-8 as token ids."""
 
   info: stores.TokenizerInfo = stores.TokenizerInfo(
     kind="byte",
@@ -41,7 +41,9 @@ class ByteTokenizer:
     if all(isinstance(text, str) and text.isascii() for text in texts):
       flat = "".join(map(base.text_of, texts)).encode()
     else:
-      data = [own.encode() if isinstance(own, str) else own for own in texts]
+      data = [
+        text.encode() if isinstance(text, str) else text for text in texts
+      ]
       lengths = np.fromiter(map(len, data), np.int64, len(data))
       flat = b"".join(data)
     return base.Encoded(np.frombuffer(flat, np.uint8), lengths)

@@ -14,7 +14,7 @@ from chomp_data import stores
 from chomp_data.prepare.tokenizers import base
 
 
-def recognises(data: bytes) -> bool:
+def matches(data: bytes) -> bool:
   """Whether a file looks like one: it is a JSON object."""
   return data[:64].lstrip().startswith(b"{")
 

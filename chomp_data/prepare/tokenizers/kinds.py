@@ -14,7 +14,6 @@ from chomp_data.prepare.tokenizers import huggingface
 from chomp_data.prepare.tokenizers import sentence_piece
 from chomp_data.prepare.tokenizers import tiktoken_ranks
 from chomp_data.storage import opening
-from chomp_data.storage import paths
 
 BYTE = "byte"
 _HUGGINGFACE_FILE = "tokenizer.json"
@@ -28,10 +27,10 @@ FILES: dict[
     Callable[[bytes, base.TokenizerSpec], base.Tokenizer],
   ],
 ] = {
-  "tiktoken": (tiktoken_ranks.recognises, tiktoken_ranks.TiktokenTokenizer),
-  "huggingface": (huggingface.recognises, huggingface.HuggingFaceTokenizer),
+  "tiktoken": (tiktoken_ranks.matches, tiktoken_ranks.TiktokenTokenizer),
+  "huggingface": (huggingface.matches, huggingface.HuggingFaceTokenizer),
   "sentencepiece": (
-    sentence_piece.recognises,
+    sentence_piece.matches,
     sentence_piece.SentencePieceTokenizer,
   ),
 }
@@ -62,8 +61,8 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
     )
     return byte_tokenizer.ByteTokenizer()
   try:
-    if paths.is_url(spec.source):
-      storage, name = opening.open_object(spec.source)
+    storage, name = opening.open_object(spec.source)
+    if storage.is_remote:
       file = storage.get(name)
     else:
       file = pathlib.Path(spec.source).read_bytes()
@@ -80,7 +79,7 @@ def _how_to_get(name: str) -> str:
   path = pathlib.Path(name)
   if (path / _HUGGINGFACE_FILE).is_file():
     return f"Name the file in it: --tokenizer={path / _HUGGINGFACE_FILE}."
-  if path.suffix or paths.is_url(name):
+  if path.suffix or opening.open_object(name)[0].is_remote:
     return "Correct the path; nothing is downloaded."
   if name in tiktoken_ranks.PATTERNS:
     return (
@@ -99,8 +98,8 @@ def _how_to_get(name: str) -> str:
 
 @functools.lru_cache(maxsize=2)
 def _from_file(file: bytes, spec: base.TokenizerSpec) -> base.Tokenizer:
-  for recognises, make in FILES.values():
-    if recognises(file):
+  for matches, make in FILES.values():
+    if matches(file):
       return make(file, spec)
   raise errors.PrepareError(
     "`--tokenizer` must be 'byte', a Hugging Face tokenizer.json, a"

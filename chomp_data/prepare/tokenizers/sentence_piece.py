@@ -16,7 +16,7 @@ from chomp_data import stores
 from chomp_data.prepare.tokenizers import base
 
 
-def recognises(data: bytes) -> bool:
+def matches(data: bytes) -> bool:
   """Whether a file looks like one: field 1 of the message, its pieces."""
   return data.startswith(b"\n")
 

@@ -3,7 +3,7 @@
 """A tiktoken file of ranks: one token a line, base64 and its rank.
 
 Such a file says neither how texts are split nor which special tokens there
-are. Both are found for the files of `_KNOWN`, and must be told for others. A
+are. Both are known for the files of `KNOWN`, and must be given for others. A
 store keeps one JSON file of all three, which is a `--tokenizer` by itself.
 """
 
@@ -66,7 +66,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def recognises(data: bytes) -> bool:
+def matches(data: bytes) -> bool:
   """Whether a file looks like one of ranks, or is a store's."""
   return data.startswith(_BEGIN) or _LINE.match(data) is not None
 
@@ -84,7 +84,7 @@ class TiktokenTokenizer:
       spec: Where it came from, and what it does not say.
 
     Raises:
-      PrepareError: If it is damaged, its pattern is neither told nor known, or
+      PrepareError: If it is damaged, its pattern is neither given nor known, or
         tiktoken is not installed.
     """
     library = base.library("tiktoken", "tiktoken", spec.source)
@@ -92,14 +92,14 @@ class TiktokenTokenizer:
       base.refuse_options(
         spec, ("pattern", "special_tokens"), "a file that says it"
       )
-      pattern, special, text = _kept(file, spec)
+      pattern, special, text = _decode_file(file, spec)
       self.file: bytes | None = file
       ranks = _ranks(text.encode(), spec)
     else:
       pattern, known_tokens = _pattern(file, spec)
       ranks = _ranks(file, spec)
       special = _special_tokens(known_tokens, ranks, spec)
-      self.file = _keep(pattern, special, file)
+      self.file = _encode_file(pattern, special, file)
     try:
       self._encoding = library.Encoding(
         "tiktoken", pat_str=pattern, mergeable_ranks=ranks,
@@ -229,8 +229,8 @@ def _special_tokens(
   return special
 
 
-def _keep(pattern: str, special: dict[str, int], file: bytes) -> bytes:
-  """Returns the file by which a store keeps a tokenizer."""
+def _encode_file(pattern: str, special: dict[str, int], file: bytes) -> bytes:
+  """Returns the file of a tokenizer in a store."""
   values = {
     "format": _FORMAT,
     "pattern": pattern,
@@ -240,7 +240,7 @@ def _keep(pattern: str, special: dict[str, int], file: bytes) -> bytes:
   return json.dumps(values).encode()
 
 
-def _kept(
+def _decode_file(
   file: bytes, spec: base.TokenizerSpec
 ) -> tuple[str, dict[str, int], str]:
   try:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer of a run: trained on its inputs once, and the same to the end.
+"""The tokenizer of a run: it is trained once, and does not change.
 
-Both are kept where the run keeps its work: what is trained, named by all that
-decides it, and which tokenizer the parts there were made with.
+The directory of the run's work holds the tokenizer that was trained, named by a
+digest of all that decides it, and which tokenizer its parts were encoded with.
 """
 
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def train(
     pieces: The inputs, numbered.
     read: How they are read.
     on_error: 'fail', or 'skip' what no document can be made of.
-    work: The directory or URL that keeps it.
+    work: The directory or URL of what is done so far.
     on_progress: Called now and then with bytes read, bytes to read and
       documents.
 
@@ -119,22 +119,22 @@ def check_unchanged(
   info: vocabulary.TokenizerInfo,
   source: str,
   *,
-  anew: bool,
+  overwrite: bool,
 ) -> None:
-  """Notes the tokenizer that a store is begun with, or compares it.
+  """Saves the tokenizer that a store is begun with, or compares it.
 
   Args:
     work: The directory or URL of what is done so far.
     info: What the store will say of the tokenizer.
     source: Where it came from.
-    anew: Whether what was done with another does not count.
+    overwrite: Whether a store that was begun with another is begun again.
 
   Raises:
     PrepareError: If the store was begun with another.
   """
   storage = opening.open_storage(work)
   begun = None
-  if not anew:
+  if not overwrite:
     with contextlib.suppress(OSError, ValueError):
       data = storage.get(_BEGUN, check=json.loads)
       begun = json_values.parse(_PartialWork, data, _BEGUN)

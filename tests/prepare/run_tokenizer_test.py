@@ -11,15 +11,15 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import engines
-from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import parts
 from chomp_data.prepare import run
+from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import training
 from chomp_data.stores import base as store_base
 from tests import in_process
 
-BPE = own_tokenizer.TrainOptions("bpe", 300)
+BPE = run_tokenizer.TrainOptions("bpe", 300)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_same_inputs_give_the_same_tokenizer(
 
 
 def test_training_tells_how_far_it_is(lines, tmp_path, monkeypatch):
-  monkeypatch.setattr(own_tokenizer, "PROGRESS_BYTES", 1_000)
+  monkeypatch.setattr(run_tokenizer, "PROGRESS_BYTES", 1_000)
   told = []
   options = run.Options((str(lines),), str(tmp_path / "out"), train=BPE)
   run.prepare(options, told.append)
