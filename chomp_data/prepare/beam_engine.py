@@ -9,8 +9,9 @@ A pipeline holds only numbers of these files, so that a graph of any corpus is
 small, and what a runner repeats is written again with the same bytes. Where the
 output is a URL the files are in that bucket; otherwise workers must see the
 same files under the same paths as this process. Workers have the same version
-of chomp_data. The files are JSON, read as the types that the called function is annotated with: who can
-write to them can make workers read and write other files, but not run code.
+of chomp_data. The files are JSON, read as the types that the called function is
+annotated with: who can write to them can make workers read and write other
+files, but not run code.
 """
 
 from collections.abc import Callable
