@@ -184,15 +184,15 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
   Raises:
     PrepareError: If something is wrong; all of it is named.
   """
+  if has_output and not options.output:
+    raise errors.PrepareError(
+      "`--output` must be given, got none. Name the directory to create, or"
+      " look at documents first with --preview=5."
+    )
   problems = option_fields.problems(options) + _contradictions(options)
   problems += _label_problems(options)
   if options.train is not None:
     problems += option_fields.problems(options.train)
-  if has_output and not options.output:
-    problems.append(
-      "`--output` must be given, got none. Name the directory to create, or"
-      " look at documents first with --preview=5."
-    )
   if not options.inputs:
     problems.append("`--input` must be given, got none. Name some text.")
   files: list[base.InputFile] = []

@@ -17,6 +17,7 @@ from chomp_data import stores
 from chomp_data.prepare import chats
 from chomp_data.prepare import parts
 from chomp_data.prepare import records
+from chomp_data.prepare import run
 from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from tests import in_process
@@ -327,8 +328,15 @@ def test_a_chat_never_ends_with_two_eos(lines, prepare):
 def test_stores_of_earlier_rules_stay_and_are_not_mixed(
   lines, prepare, monkeypatch
 ):
+  identity = run.options_lib.identity
+
+  def without_rules(*arguments):
+    values = identity(*arguments)
+    del values["chat_rules"]
+    return values
+
   with monkeypatch.context() as before:
-    before.setattr(chats, "identity", lambda _: {})
+    before.setattr(run.options_lib, "identity", without_rules)
     before.setattr(chats, "summary", lambda *_: {})
     store, _ = prepare(lines, messages_key="messages")
   run_of(store)
