@@ -28,12 +28,9 @@ from typing import Any
 from absl import app
 from absl import flags
 import numpy as np
-import rich.console
-import tqdm
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.commands import previews
 from chomp_data.prepare import chats
 from chomp_data.prepare import id_checks
 from chomp_data.prepare import option_fields
@@ -173,31 +170,38 @@ def _extremes(store: stores.Store) -> tuple[int, int]:
 
 
 class _Bar:
-  """Shows progress on stderr: a bar, or a line now and then."""
+  """Shows progress on stderr: a bar on a terminal, else a line now and then."""
 
   def __init__(self):
-    self._bar: tqdm.tqdm | None = None
+    self._bar: Any = None
     self._stage = ""
     self._last = time.monotonic()
+    self._is_terminal = sys.stderr.isatty()
 
   def __call__(self, progress: run.Progress) -> None:
-    if self._bar is None or self._stage != progress.stage:
-      self.close()
-      self._stage = progress.stage
-      # disable=None: no bar where stderr is not a terminal.
-      self._bar = tqdm.tqdm(
-        desc=progress.stage, total=progress.total_bytes, unit="B",
-        unit_scale=True, disable=None,
-      )  # fmt: skip
-    self._bar.set_postfix(documents=progress.documents, refresh=False)
-    self._bar.update(progress.done_bytes - self._bar.n)
-    if self._bar.disable and time.monotonic() > self._last + _LOG_SECONDS:
+    if self._is_terminal:
+      self._show(progress)
+    elif time.monotonic() > self._last + _LOG_SECONDS:
       self._last = time.monotonic()
       print(
         f"{progress.stage}: {progress.done_bytes:,} of"
         f" {progress.total_bytes:,} bytes, {progress.documents:,} documents",
         file=sys.stderr,
       )
+
+  def _show(self, progress: run.Progress) -> None:
+    # Not at import: only a terminal needs it.
+    import tqdm
+
+    if self._bar is None or self._stage != progress.stage:
+      self.close()
+      self._stage = progress.stage
+      self._bar = tqdm.tqdm(
+        desc=progress.stage, total=progress.total_bytes, unit="B",
+        unit_scale=True,
+      )  # fmt: skip
+    self._bar.set_postfix(documents=progress.documents, refresh=False)
+    self._bar.update(progress.done_bytes - self._bar.n)
 
   def close(self) -> None:
     if self._bar is not None:
@@ -235,6 +239,11 @@ def _chat_options() -> chats.ChatOptions:
 
 
 def _print_preview(options: run.Options, count: int) -> None:
+  # Not at import: it takes as long as 10 MB of text.
+  import rich.console
+
+  from chomp_data.commands import previews
+
   tokenizer = tokenizers.make_tokenizer(options.tokenizer)
   console = rich.console.Console(highlight=False, soft_wrap=True)
   counts = rejections.Rejections()
