@@ -110,7 +110,7 @@ class Beam:
       return
     import apache_beam as beam  # pyright: ignore
 
-    _, result_type = error_types(function)
+    _, result_type = types_of(function)
     root = paths.join(self._directory, secrets.token_hex(8))
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
@@ -176,7 +176,7 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   if files.head(results) is not None or files.head(_FAILED) is not None:
     return
   try:
-    task_type, _ = error_types(function)
+    task_type, _ = types_of(function)
     tasks = _read(root, _name(number, "tasks"), list[task_type])
     done = [function(task) for task in tasks]
   except (errors.PrepareError, errors.StoreError, OSError) as error:
@@ -219,7 +219,7 @@ def _name(number: int, kind: str) -> str:
   return f"{number:05}.{kind}"
 
 
-def error_types(function: Callable[..., Any]) -> tuple[Any, Any]:
+def types_of(function: Callable[..., Any]) -> tuple[Any, Any]:
   """Returns the types of a function's task and result."""
   hints = get_type_hints(function)
   result = hints.pop("return")

@@ -44,10 +44,10 @@ def lines(tmp_path):
   return path
 
 
-def make(output, *inputs, **changes):
+def make(output, *inputs, report=lambda _: None, **changes):
   options = {"shard_bytes": 2**14, "chunk": 2**10, **changes}
   return run.prepare(
-    run.Options(tuple(map(str, inputs)), str(output), **options)
+    run.Options(tuple(map(str, inputs)), str(output), **options), report
   )
 
 
@@ -109,20 +109,17 @@ def test_an_error_in_a_worker_of_beam_names_the_line(lines, tmp_path):
 
 
 @needs_beam
-def test_a_run_of_one_engine_goes_on_with_another(lines, tmp_path, monkeypatch):
-  def stop(*unused):
-    raise RuntimeError("stopped before the parts are joined")
+def test_a_run_of_one_engine_goes_on_with_another(lines, tmp_path):
+  def stop(progress):
+    if progress.stage == "write":
+      raise RuntimeError("stopped before the parts are joined")
 
-  with monkeypatch.context() as patch:
-    patch.setattr(run, "assemble_store", stop)
-    with pytest.raises(RuntimeError, match="stopped"):
-      make(tmp_path / "out", lines, engine="beam")
+  with pytest.raises(RuntimeError, match="stopped"):
+    make(tmp_path / "out", lines, report=stop, engine="beam")
   parts = tmp_path / "out.partial" / "parts"
   before = {file: file.stat().st_mtime_ns for file in parts.iterdir()}
-  with monkeypatch.context() as patch:
-    patch.setattr(run, "assemble_store", stop)
-    with pytest.raises(RuntimeError, match="stopped"):
-      make(tmp_path / "out", lines)
+  with pytest.raises(RuntimeError, match="stopped"):
+    make(tmp_path / "out", lines, report=stop)
   assert {file: file.stat().st_mtime_ns for file in parts.iterdir()} == before
 
 
@@ -259,7 +256,7 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
 def test_tasks_and_results_are_the_same_after_their_file(
   function, task, result
 ):
-  task_type, result_type = beam_engine.error_types(function)
+  task_type, result_type = beam_engine.types_of(function)
   for kind, value in ((task_type, task), (result_type, result)):
     back = json_values.parse(kind, json_values.encode(value), "it")
     assert back == value

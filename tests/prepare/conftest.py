@@ -43,14 +43,15 @@ def corpus(tmp_path):
 def prepare(tmp_path):
   """Prepares a store with small shards, so that there are several parts."""
 
-  def call(*inputs, output="out", **changes):
+  def call(*inputs, output="out", report=lambda _: None, **changes):
     options = {"shard_bytes": 16, "chunk": 8, **changes}
     return run.prepare(
       run.Options(
         inputs=tuple(map(str, inputs)),
         output=str(pathlib.Path(tmp_path, output)),
         **options,
-      )
+      ),
+      report,
     )
 
   return call

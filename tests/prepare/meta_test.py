@@ -11,7 +11,6 @@ import chomp_data
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.prepare import parts
 from tests import in_process
 
 LINES = [
@@ -56,11 +55,10 @@ def test_each_document_keeps_its_value(lines, prepare, workers, shard_bytes):
   stores.verify_store(store.path)
 
 
-def test_many_documents_keep_theirs_across_batches(lines, prepare, monkeypatch):
-  monkeypatch.setattr(parts, "BATCH_TEXTS", 3)
-  records = [{"text": "x" * (i % 5), "n": i} for i in range(40)]
-  store, _ = prepare(lines(*records), meta_key="n")
-  assert kept(store) == [str(i) for i in range(40) if i % 5]
+def test_many_documents_keep_theirs_across_batches(lines, prepare):
+  records = [{"text": "x" * (i % 5), "n": i} for i in range(5_000)]
+  store, _ = prepare(lines(*records), meta_key="n", shard_bytes=2**20)
+  assert kept(store) == [str(i) for i in range(5_000) if i % 5]
 
 
 def test_a_missing_value_is_an_error_or_what_stands_for_it(lines, prepare):

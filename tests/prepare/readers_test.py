@@ -157,21 +157,28 @@ JUNK = st.sampled_from(
   after=JUNK,
   cut=st.integers(0, 3),
 )
-def test_most_lines_are_read_faster_and_alike(
-  value, is_ascii, before, after, cut
+def test_a_line_is_read_as_json_does_or_is_an_error(
+  tmp_path_factory, value, is_ascii, before, after, cut
 ):
   text = json.dumps({"text": value}, ensure_ascii=is_ascii)
   line = (before + text + after).encode("utf-8", "surrogatepass")
   line = line[: len(line) - cut]
-  fast = json_lines.fast_record(line)
-  if not (before or after or cut):
-    assert fast is not None
+  path = tmp_path_factory.mktemp("lines") / "x.jsonl"
+  path.write_bytes(b"{}\n" + line)
+  records = list(json_lines.JsonLines().read(whole(path), OPTIONS))[1:]
   try:
-    record = json_lines.parsed_record(line, 2, "x:2", OPTIONS)
-  except errors.BadInput:
-    assert fast is None
+    expected = json.loads(line.decode())
+  except ValueError:
+    expected = None
+  if not line.strip():
+    assert records == []
+    return
+  ((number, record),) = records
+  assert number == 2
+  if isinstance(expected, dict):
+    assert repr(record) == repr(expected)
   else:
-    assert fast is None or repr(fast) == repr(record)
+    assert isinstance(record, errors.BadInput)
 
 
 def test_a_piece_within_a_line_reads_no_further_than_its_end(

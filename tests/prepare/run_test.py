@@ -241,13 +241,12 @@ def test_a_run_that_skips_goes_on_and_has_nothing_to_do(
   _spoil(corpus)
   prepare(corpus, output="clean", on_error="skip")
 
-  def stop(*unused):
-    raise RuntimeError("stopped before the parts are joined")
+  def stop(progress):
+    if progress.stage == "write":
+      raise RuntimeError("stopped before the parts are joined")
 
-  with monkeypatch.context() as patch:
-    patch.setattr(run, "assemble_store", stop)
-    with pytest.raises(RuntimeError, match="stopped"):
-      prepare(corpus, on_error="skip")
+  with pytest.raises(RuntimeError, match="stopped"):
+    prepare(corpus, on_error="skip", report=stop)
   monkeypatch.setattr(parts, "make_part", None)
   assert prepare(corpus, on_error="skip")[1]
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
@@ -328,9 +327,10 @@ def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):
   assert len(set(made)) == len(made)
 
 
-def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
-  def stop(*unused):
-    raise RuntimeError("stopped before the parts are joined")
+def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path):
+  def stop(progress):
+    if progress.stage == "write":
+      raise RuntimeError("stopped before the parts are joined")
 
   clean = prepare(corpus, output=str(tmp_path / "clean"))[0].hash
   directory = tmp_path / "out.partial" / "parts"
@@ -341,10 +341,8 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
       lambda d: d[:-1],
       lambda d: d + b"\0",
     ):
-      with monkeypatch.context() as patch:
-        patch.setattr(run, "assemble_store", stop)
-        with pytest.raises(RuntimeError, match="stopped"):
-          prepare(corpus)
+      with pytest.raises(RuntimeError, match="stopped"):
+        prepare(corpus, report=stop)
       files = sorted(directory.glob(pattern))
       file = next(own for own in files if own.stat().st_size)
       file.write_bytes(change(file.read_bytes()))
@@ -497,9 +495,8 @@ def test_progress_is_told_from_within_a_task(workers):
   assert any(0 < documents < 6 * workers for _, documents in told), told
 
 
-def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
-  monkeypatch.setattr(parts, "BATCH_TEXTS", 10)
-  lines = '{"text": "some words that are read"}\n' * 200
+def test_progress_of_one_part_is_told_by_bytes(tmp_path):
+  lines = '{"text": "some words that are read"}\n' * 20_000
   (tmp_path / "one.jsonl").write_text(lines)
   seen = []
   store, _ = run.prepare(
@@ -515,7 +512,7 @@ def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
   counted = [own.documents for own in encoding]
   assert counted == sorted(counted)
   assert len(set(counted)) > 10, "only documents of whole parts are counted"
-  assert counted[-1] == 200
+  assert counted[-1] == 20_000
   writing = [own for own in seen if own.stage == "write"]
   assert writing[-1].done_bytes == writing[-1].total_bytes > 0
-  assert writing[-1].documents == store.num_documents == 200
+  assert writing[-1].documents == store.num_documents == 20_000
