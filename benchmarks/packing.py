@@ -362,7 +362,7 @@ def _keep_packing(kind: str, corpus: pathlib.Path) -> None:
   if isinstance(rows, chomp_data.ShuffledSource):
     rows = rows.rows
   if isinstance(rows, chomp_data.BinSource):
-    rows.packing.build_index(0)
+    rows.packing.in_order(0).build_index()
 
 
 def _times_line(kind: str, what: str, times: Sequence[float]) -> list[str]:

@@ -61,6 +61,8 @@ class Order(abc.ABC):
       int64[N], for each epoch a bijection of 0 .. size - 1.
     """
     index = np.asarray(index, np.int64)
+    if isinstance(epoch, int) and isinstance(size, int):
+      return self._permute(index, epoch, size)
     epochs = np.broadcast_to(epoch, index.shape)
     sizes = np.broadcast_to(size, index.shape)
     rows = np.empty_like(index)

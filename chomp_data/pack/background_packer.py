@@ -63,11 +63,12 @@ class BackgroundPacker:
     if self._packing.exact and not compiled.wait():
       return
     try:
-      if self._packing.find_index(order) is None:
-        self._packing.build_index(order, in_background=True)
+      packed = self._packing.in_order(order)
+      if packed.find_index() is None:
+        packed.build_index(in_background=True)
         self._written.append(order)
       if self._written and self._written[0] < order - 1:
-        self._packing.drop_index(self._written.pop(0))
+        self._packing.in_order(self._written.pop(0)).drop_index()
     except background.Stopped:
       # Another reader of this source may request it again.
       self._last_order = min(self._last_order, order - 1)

@@ -20,6 +20,7 @@ from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import integers
 from chomp_data.index import intervals
+from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.pack import background_packer
 from chomp_data.pack import epoch_starts
@@ -178,7 +179,7 @@ class BinSource(packed_source.PackedSource):
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], the first row of each packing window."""
     epoch = integers.whole("epoch", epoch)
-    return self.packing.row_starts(self._order_epoch(epoch))
+    return self._packed(epoch).row_starts
 
   @property
   def repeating_units(self) -> Mapping[str, int]:
@@ -197,12 +198,12 @@ class BinSource(packed_source.PackedSource):
       document: The document.
       epoch: The epoch, from 0.
     """
-    order, documents = self._order_epoch(epoch), self._documents.order
+    packed = self._packed(epoch)
     window, slot = divmod(
-      documents.position(document, order), documents.window_docs
+      packed.documents.position(document), self._documents.order.window_docs
     )
-    row = self.packing.rows_of(slot, window, order)
-    first_row, end_row = self.packing.row_starts(order)[window : window + 2]
+    row = packed.rows_with(slot, window)
+    first_row, end_row = packed.row_starts[window : window + 2]
     if self.options.shuffle_rows:
       key = self._row_keys(epoch, window)
       row = permutation.inverse(row, int(end_row - first_row), key)
@@ -218,7 +219,6 @@ class BinSource(packed_source.PackedSource):
     Trained tokens are tokens minus spans; where the store has labels, they are
     counted once for each order of documents.
     """
-    order = self._order_epoch(epoch)
     trained = unit == "loss_tokens"
     if (
       rows == 0
@@ -226,21 +226,22 @@ class BinSource(packed_source.PackedSource):
       or (trained and self.packing.exact and self.options.orders_differ)
     ):
       return super().block_units(epoch, unit, rows)
-    starts = self.packing.row_starts(order)
+    packed = self._packed(epoch)
     if trained and not self.store.labels.trains_on_all:
-      units = self._counts.get(order, lambda: self._labelled_tokens(order))
-      return row_units.BlockUnits(starts, units)
+      units = self._labelled_tokens(self._order_epoch(epoch))
+      return row_units.BlockUnits(packed.row_starts, units)
     # Rows within a block are needed next. Building their sums here keeps it
     # out of the time in which steps are read.
-    self.packing.row_sums(order)
-    units = self._documents.window_tokens(order).astype(np.int64)
+    packed.stored_sums()
+    units = packed.documents.window_tokens
     if trained:
-      units -= self.packing.num_spans(order)
-    return row_units.BlockUnits(starts, units)
+      units = units - packed.num_spans()
+    return row_units.BlockUnits(packed.row_starts, units)
 
+  @memo.remembered(packed_source.COUNTS_CACHED)
   def _labelled_tokens(self, order: int) -> np.ndarray:
     """Returns int64[num_windows], the trained tokens of each window."""
-    starts = self.packing.row_starts(order)
+    starts = self.packing.in_order(order).row_starts
     arrays = self._documents.load_or_build(
       "trained",
       self.packing.key(order),
@@ -250,16 +251,14 @@ class BinSource(packed_source.PackedSource):
 
   @schema.arguments(**row_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns the units that rows of an epoch consume, from sums on disk."""
+    """Returns the units that rows of an epoch consume, without their spans."""
     trained = unit == "loss_tokens" and self.store.labels.trains_on_all
-    order = self._order_epoch(epoch)
-    sums = self.packing.row_sums(order) if unit == "tokens" or trained else None
-    if sums is None:
+    if unit != "tokens" and not trained:
       return super().units(epoch, positions, unit)
-    window, row = self._packed_at(np.asarray(epoch), positions, order)
-    row += self.packing.row_starts(order)[window]
-    tokens = sums["tokens"].take(row)
-    return tokens - sums["spans"].take(row) if trained else tokens
+    packed = self._packed(epoch)
+    window, row = self._packed_at(np.asarray(epoch), positions, packed)
+    tokens, spans = packed.row_sums(window, row)
+    return tokens - spans if trained else tokens
 
   def report(self) -> PackingReport:
     """Returns utilisation, padding and cut documents of the first epoch.
@@ -272,7 +271,8 @@ class BinSource(packed_source.PackedSource):
       order = self._documents.order
       windows = np.arange(min(_SAMPLED_WINDOWS, order.num_windows))
       looked_at = int(order.window_sizes(windows).sum())
-      cut = sum(self.packing.num_cut(window, 0) for window in windows.tolist())
+      packed = self._packed(0)
+      cut = sum(packed.num_cut(window) for window in windows.tolist())
     return PackingReport(
       rows=len(self),
       tokens=totals.tokens,
@@ -342,10 +342,11 @@ class BinSource(packed_source.PackedSource):
   def _plan(
     self, epoch: np.ndarray, index: np.ndarray, order: int
   ) -> spans_lib.Spans:
-    window, row = self._packed_at(epoch, index, order)
+    packed = self.packing.in_order(order)
+    window, row = self._packed_at(epoch, index, packed)
     if len(index) and self._reader is not None:
       self._pack_ahead(order, int(index[-1]), *self._reader)
-    return self.packing.plan(window, row, order)
+    return packed.plan(window, row)
 
   def _pack_ahead(
     self, order: int, row: int, max_epochs: int | None, full_order: bool
@@ -355,17 +356,24 @@ class BinSource(packed_source.PackedSource):
       if full_order and self.store.num_documents >= INDEXED_DOCUMENTS:
         self.background.request(order)
     elif self.options.orders_differ:
-      num_rows = int(self.packing.row_starts(order)[-1])
+      num_rows = int(self.packing.in_order(order).row_starts[-1])
       if row >= _AHEAD_FROM * num_rows and (
         max_epochs is None or order + 1 < max_epochs
       ):
         self.background.request(order + 1)
 
+  def _packed(self, epoch: int) -> window_packing.PackedOrder:
+    """Returns the packed windows of the order that an epoch uses."""
+    return self.packing.in_order(self._order_epoch(epoch))
+
   def _packed_at(
-    self, epoch: np.ndarray, index: np.ndarray, order: int
+    self,
+    epoch: np.ndarray,
+    index: np.ndarray,
+    packed: window_packing.PackedOrder,
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns each row's window and packed row there, int64[N] each."""
-    starts = self.packing.row_starts(order)
+    starts = packed.row_starts
     window = np.searchsorted(starts, index, side="right") - 1
     row = index - starts[window]
     if self.options.shuffle_rows:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,11 @@ from chomp_data.sources import document_columns
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
+# Documents whose lengths are read at once.
 _PASS_DOCUMENTS = 1 << 20
-
-# The packed lengths of documents in a full order, of all sources of this
-# process, in bytes: in a store a lookup out of order takes twice as long.
-_LENGTHS = memo.Memo(32 << 20)
+# Orders of documents whose sums are in memory: of the epoch at hand, of the
+# next one, and one that is removed from disk.
+ORDERS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Totals:
 
 
 class Documents:
-  """The documents of a store in the order of packing."""
+  """The documents of a store, in the orders in which they are packed."""
 
   def __init__(
     self,
@@ -103,14 +104,10 @@ class Documents:
     self._seq_len = seq_len
     self._bos, self._eos = int(add_bos), int(add_eos)
     self._long = long_documents
-    # Tells these lengths from others in `_LENGTHS`.
-    self._lengths_key = object()
-    self._window_tokens = memo.Memo(1)
-    self._window_starts = memo.Memo(1)
     arrays = self.load_or_build(
       "sums", {"block_docs": order.block_docs}, self._block_sums
     )
-    self._blocks = arrays["blocks"]
+    self.block_sums: columns.Column = arrays["blocks"]
     self.totals: Totals = Totals(*arrays["totals"].read().tolist())
 
   def key(self) -> dict[str, Any]:
@@ -122,54 +119,10 @@ class Documents:
       "long_documents": self._long,
     }
 
-  def contents(self, windows: np.ndarray, epoch: int) -> Contents:
-    """Returns the documents of windows, without those that have no tokens.
-
-    Args:
-      windows: int64[N], ascending.
-      epoch: The epoch whose order of documents is used, from 0.
-    """
-    contents = self.at(self.order.positions(windows), epoch)
-    if contents.packed_lengths.all():
-      return contents
-    values = dataclasses.astuple(contents)
-    nonempty = np.flatnonzero(contents.packed_lengths)
-    return Contents(*(value[nonempty] for value in values))
-
-  def at(self, positions: np.ndarray, epoch: int) -> Contents:
-    """Returns the documents at positions int64[N] of an epoch's order."""
-    document = self.order.documents(positions, epoch)
-    first_token, stored = self.store.bounds(document)
-    packed_lengths = self._packed_lengths(document, stored)
-    return Contents(positions, document, first_token, stored, packed_lengths)
-
-  def window_tokens(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_windows], the tokens packed from each window."""
-
-    def sums() -> np.ndarray:
-      if self.order.kind != "full":
-        return self.order.window_sums(self._blocks.read(), epoch)
-      parts: list[np.ndarray] = []
-      for windows, tokens in self.in_order(epoch, f"order of epoch {epoch}"):
-        sizes = self.order.window_sizes(windows)
-        parts.append(np.add.reduceat(tokens, np.cumsum(sizes) - sizes))
-      return np.concatenate(parts)
-
-    return self._window_tokens.get(epoch, sums)
-
-  def window_starts(self, epoch: int) -> columns.Column:
-    """Returns the tokens before each window of an epoch, and then their sum."""
-
-    def starts() -> columns.Column:
-      if self.order.kind == "none" and not isinstance(
-        self._blocks, columns.ArrayColumn
-      ):
-        # Each block is a window: in the store's own order there are many.
-        return columns.PrefixSumColumn(self._blocks)
-      tokens = columns.ArrayColumn(self.window_tokens(epoch))
-      return columns.ArrayColumn(columns.PrefixSumColumn(tokens).read())
-
-    return self._window_starts.get(epoch, starts)
+  @memo.remembered(ORDERS)
+  def in_order(self, epoch: int) -> "OrderedDocuments":
+    """Returns the documents in the order of an epoch, from 0."""
+    return OrderedDocuments(self, epoch)
 
   def load_or_build(
     self,
@@ -184,10 +137,13 @@ class Documents:
       key: What determines the arrays besides `key()`, as JSON values.
       build: Computes the arrays by name.
     """
-    if self.order.num_documents < document_columns.MIN_ON_DISK:
-      return {n: columns.ArrayColumn(array) for n, array in build().items()}
-    return side_index.load_or_build(
-      self.store.path, name, {**self.key(), **key}, lambda: [build()]
+    return document_columns.load_or_build_parts(
+      self.store,
+      name,
+      {**self.key(), **key},
+      lambda: [build()],
+      self.order.num_documents,
+      most_in_memory=0,
     )
 
   def spans_of(
@@ -251,64 +207,12 @@ class Documents:
     bos, eos = self._added(document)
     return np.where(stored > 0, stored + (bos + eos), 0)
 
-  def _packed_lengths(
+  def packed_lengths(
     self, document: np.ndarray, stored: np.ndarray
   ) -> np.ndarray:
     """Returns the packed tokens of documents with `stored` tokens, int64[N]."""
     lengths = self._offered(document, stored)
     return packing.packed_lengths(lengths, self._seq_len, self._long)
-
-  def _lengths(self) -> np.ndarray | None:
-    """Returns the packed tokens of all documents, for lookups out of order.
-
-    None if the order is not 'full', or the store is large.
-    """
-    # Half of the cache, so that two sources that alternate both stay in it.
-    is_large = 8 * self.order.num_documents > _LENGTHS.most // 2
-    if self.order.kind != "full" or is_large:
-      return None
-    lengths = _LENGTHS.get(self._lengths_key)
-    if lengths is None:
-      lengths = np.concatenate(
-        [
-          self._packed_lengths(np.arange(first, first + len(stored)), stored)
-          for first, stored in self.store.iter_lengths(_PASS_DOCUMENTS)
-        ]
-      )
-      if lengths.max(initial=0) < 2**31:
-        lengths = lengths.astype(np.int32)
-      _LENGTHS.put(self._lengths_key, lengths, lengths.nbytes)
-    return lengths
-
-  def in_order(
-    self, epoch: int, what: str
-  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields all windows, about a million documents at a time.
-
-    Args:
-      epoch: The epoch whose order of documents is used, from 0.
-      what: What the pass is for, for the progress bar.
-
-    Yields:
-      int64[W], consecutive windows, and int64[D], the packed tokens of all
-      their documents, 0 or more.
-    """
-    step = max(1, _PASS_DOCUMENTS // self.order.window_docs)
-    lengths = self._lengths()
-    with self._progress(what) as bar:
-      for first_window in range(0, self.order.num_windows, step):
-        windows = np.arange(
-          first_window, min(first_window + step, self.order.num_windows)
-        )
-        document = self.order.documents(self.order.positions(windows), epoch)
-        if lengths is None:
-          tokens = self._packed_lengths(
-            document, self.store.bounds(document)[1]
-          )
-        else:
-          tokens = lengths[document].astype(np.int64)
-        yield windows, tokens
-        bar.update(len(document))
 
   def _block_sums(self) -> Mapping[str, np.ndarray]:
     """Returns tokens per block, and totals, from one pass over lengths."""
@@ -316,7 +220,7 @@ class Documents:
     blocks: list[np.ndarray] = []
     empty = long = offered = 0
     batch = size * max(1, _PASS_DOCUMENTS // size)
-    with self._progress("lengths") as bar:
+    with self.progress("lengths") as bar:
       for first_document, stored in self.store.iter_lengths(batch):
         document = np.arange(first_document, first_document + len(stored))
         lengths = self._offered(document, stored)
@@ -337,7 +241,7 @@ class Documents:
     totals = self.order.num_documents, empty, long, tokens, offered - tokens
     return {"blocks": sums, "totals": np.asarray(totals)}
 
-  def _progress(self, what: str) -> side_index.Bar:
+  def progress(self, what: str) -> side_index.Bar:
     """Returns a progress bar over documents, shown for many of them only."""
     total = self.order.num_documents
     return side_index.progress(
@@ -346,3 +250,88 @@ class Documents:
       "docs",
       total >= document_columns.MIN_ON_DISK,
     )
+
+
+class OrderedDocuments:
+  """The documents of a store in the order of one epoch."""
+
+  def __init__(self, documents: Documents, epoch: int):
+    """Stores the arguments; computes nothing yet.
+
+    Args:
+      documents: The documents.
+      epoch: The epoch whose order is used, from 0.
+    """
+    self._documents = documents
+    self._order = documents.order
+    self._epoch = epoch
+
+  def position(self, document: int) -> int:
+    """Returns the position of a document."""
+    return self._order.position(document, self._epoch)
+
+  def at(self, positions: np.ndarray) -> Contents:
+    """Returns the documents at positions int64[N]."""
+    document = self._order.documents(positions, self._epoch)
+    first_token, stored = self._documents.store.bounds(document)
+    packed_lengths = self._documents.packed_lengths(document, stored)
+    return Contents(positions, document, first_token, stored, packed_lengths)
+
+  def contents(self, windows: np.ndarray) -> Contents:
+    """Returns the documents of windows, without those that have no tokens.
+
+    Args:
+      windows: int64[N], ascending.
+    """
+    contents = self.at(self._order.positions(windows))
+    if contents.packed_lengths.all():
+      return contents
+    values = dataclasses.astuple(contents)
+    nonempty = np.flatnonzero(contents.packed_lengths)
+    return Contents(*(value[nonempty] for value in values))
+
+  def lengths(self, what: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields all windows, about a million documents at a time.
+
+    Args:
+      what: What the pass is for, for the progress bar.
+
+    Yields:
+      int64[W], consecutive windows, and int64[D], the packed tokens of all
+      their documents, 0 or more.
+    """
+    order, documents = self._order, self._documents
+    step = max(1, _PASS_DOCUMENTS // order.window_docs)
+    with documents.progress(what) as bar:
+      for first_window in range(0, order.num_windows, step):
+        windows = np.arange(
+          first_window, min(first_window + step, order.num_windows)
+        )
+        document = order.documents(order.positions(windows), self._epoch)
+        _, stored = documents.store.bounds(document)
+        yield windows, documents.packed_lengths(document, stored)
+        bar.update(len(document))
+
+  @functools.cached_property
+  def window_tokens(self) -> np.ndarray:
+    """int64[num_windows], the tokens packed from each window."""
+    order = self._order
+    if order.kind != "full":
+      sums = self._documents.block_sums.read()
+      return order.window_sums(sums, self._epoch).astype(np.int64, copy=False)
+    parts: list[np.ndarray] = []
+    for windows, tokens in self.lengths(f"order of epoch {self._epoch}"):
+      sizes = order.window_sizes(windows)
+      parts.append(np.add.reduceat(tokens, np.cumsum(sizes) - sizes))
+    return np.concatenate(parts)
+
+  @functools.cached_property
+  def window_starts(self) -> columns.Column:
+    """The tokens before each window, and then their sum."""
+    block_sums = self._documents.block_sums
+    if self._order.kind == "none" and not isinstance(
+      block_sums, columns.ArrayColumn
+    ):
+      # Each block is a window: in the store's own order there are many.
+      return columns.PrefixSumColumn(block_sums)
+    return columns.ArrayColumn(np.append(0, np.cumsum(self.window_tokens)))

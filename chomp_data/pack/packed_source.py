@@ -13,7 +13,6 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
-from chomp_data.index import memo
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packing_options
@@ -26,11 +25,10 @@ from chomp_data.sources import special_tokens
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
-PASS_ROWS = 4_096
 # Below this a pass over all rows takes under a tenth of a second.
 _MANY_ROWS = 100_000
 # Orders of documents, and sizes of blocks, whose counts are in memory.
-_COUNTS_CACHED = 4
+COUNTS_CACHED = 4
 
 
 class PackedSource(row_source.RowSource):
@@ -94,7 +92,6 @@ class PackedSource(row_source.RowSource):
       long_documents=long_documents,
       name=name,
     )
-    self._counts = memo.Memo(_COUNTS_CACHED)
     totals = self._documents.totals
     is_remainder = isinstance(store, remainder.RemainderStore)
     if not is_remainder and totals.tokens < seq_len:
@@ -173,13 +170,16 @@ class PackedSource(row_source.RowSource):
     with side_index.progress(
       num_rows, f"{self.name}: labels", "rows", num_rows >= _MANY_ROWS
     ) as bar:
-      for first_row in range(0, num_rows, PASS_ROWS):
-        row = np.arange(first_row, min(first_row + PASS_ROWS, num_rows))
-        spans = self._plan(np.full_like(row, order), row, order)
+      first_row, row = self.epochs.start(order), 0
+      for spans in row_source.planned_blocks(
+        self, first_row, first_row + num_rows
+      ):
         units = row_units.planned_units(spans, "loss_tokens", self.store)
-        block = np.searchsorted(starts, row, side="right") - 1
+        rows = np.arange(row, row + len(units))
+        block = np.searchsorted(starts, rows, side="right") - 1
         np.add.at(trained, block, units)
-        bar.update(len(row))
+        row += len(units)
+        bar.update(len(units))
     return trained
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import intervals
+from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.pack import packed_source
 from chomp_data.pack import packing_options
@@ -124,7 +125,7 @@ class SequentialSource(packed_source.PackedSource):
       return super().block_units(epoch, unit, rows)
     rows = rows or (len(self) if differ else row_units.BLOCK_ROWS)
     order = self._order_epoch(epoch)
-    counts = self._counts.get((order, rows), lambda: self._count(rows, order))
+    counts = self._count(rows, order)
     starts = row_units.every(rows, len(self))
     if labelled:
       return row_units.BlockUnits(starts, counts)
@@ -139,19 +140,19 @@ class SequentialSource(packed_source.PackedSource):
       document: The document.
       epoch: The epoch, from 0.
     """
-    order = self._order_epoch(epoch)
-    documents = self._documents.order
-    position = documents.position(document, order)
-    window = np.asarray([position // documents.window_docs])
-    contents = self._documents.contents(window, order)
+    documents = self._documents.in_order(self._order_epoch(epoch))
+    position = documents.position(document)
+    window = np.asarray([position // self._documents.order.window_docs])
+    contents = documents.contents(window)
     entry = np.flatnonzero(contents.position == position)
-    window_start = self._documents.window_starts(order).take(window)
+    window_start = documents.window_starts.take(window)
     end = window_start + np.cumsum(contents.packed_lengths)[entry]
     begin = end - contents.packed_lengths[entry]
     end_row = np.minimum(-(-end // self.seq_len), len(self))
     first_row = np.minimum(begin // self.seq_len, end_row)
     return intervals.merged(first_row, end_row)
 
+  @memo.remembered(packed_source.COUNTS_CACHED)
   def _count(self, every: int, order: int) -> np.ndarray:
     """Counts trained tokens of blocks of rows where the store has labels.
 
@@ -184,7 +185,7 @@ class SequentialSource(packed_source.PackedSource):
     """Counts documents that begin in a row after its first column, by block."""
     counts = np.zeros(-(-len(self) // every), np.int64)
     stream_end = 0
-    for _, num_tokens in self._documents.in_order(order, "begins"):
+    for _, num_tokens in self._documents.in_order(order).lengths("begins"):
       begin = stream_end + np.cumsum(num_tokens) - num_tokens
       stream_end += int(num_tokens.sum())
       inside = (num_tokens > 0) & (begin % self.seq_len > 0)
@@ -218,7 +219,8 @@ class SequentialSource(packed_source.PackedSource):
     del epoch
     begin = index * self.seq_len
     end = np.minimum(begin + self.seq_len, self._num_tokens)
-    starts = self._documents.window_starts(order)
+    documents = self._documents.in_order(order)
+    starts = documents.window_starts
     # Searching ascending keys takes a quarter of the time.
     ascending = np.argsort(begin)
     first_window, end_window = np.empty_like(begin), np.empty_like(begin)
@@ -228,7 +230,7 @@ class SequentialSource(packed_source.PackedSource):
     # Sorting takes a tenth of the time of `np.unique`, which hashes.
     windows = np.sort(ragged.ranges(first_window, end_window - first_window))
     windows = windows[np.flatnonzero(np.diff(windows, prepend=-1))]
-    contents = self._documents.contents(windows, order)
+    contents = documents.contents(windows)
     # Where each document ends in the stream, from sums within its window.
     within = np.cumsum(contents.packed_lengths)
     opens = np.searchsorted(

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from concurrent import futures
+import functools
 import os
 import time
 from typing import Any
@@ -47,9 +48,6 @@ COMPILED_DOCUMENTS = 500_000
 _BAR_DOCUMENTS = 50_000
 # Windows packed by a thread before it takes others.
 WINDOWS = 16
-# Orders of documents whose indexes and rows stay in memory: of the epoch at
-# hand and of the next one.
-_ORDERS = 2
 
 # The packed windows in use, of all sources of this process, in bytes: about 6
 # per piece. A longer window is not cached.
@@ -57,16 +55,24 @@ CACHE = memo.Memo(64 << 20)
 # Bytes of the Python objects of a window in the cache.
 _WINDOW_BYTES = 1_000
 
+# Names of side indexes: the rows of an order whose index was removed, and the
+# tokens and spans of rows.
+_FFD_ROWS, _ROW_SUMS = "ffd_rows", "row_sums"
+
 _Index = Mapping[str, side_index.SideArray]
 _Group = tuple[np.ndarray, list[np.ndarray]]
 _T = TypeVar("_T")
 
 
 class WindowPacking:
-  """The rows of each window of documents; safe to use from several threads.
+  """Packs windows of documents; safe to use from several threads.
 
   Attributes:
+    documents: The documents whose windows are packed.
+    options: The algorithm and its limits.
+    seq_len: Positions of a row.
     exact: Whether the algorithm is 'exact', which needs no index.
+    cache_key: Distinguishes its windows from others in `CACHE`.
   """
 
   def __init__(
@@ -85,113 +91,167 @@ class WindowPacking:
       seq_len: Positions of a row.
       order_key: The key of the order of documents.
     """
-    self._documents = documents
-    self._options = options
-    self._seq_len = seq_len
+    self.documents = documents
+    self.options = options
+    self.seq_len = seq_len
     self._order_key = order_key
     self.exact: bool = options.packing_algorithm == "exact"
-    # Indexes and sums of rows that are open, by name and order.
-    self._indexes = memo.Memo(2 * _ORDERS)
-    self._starts = memo.Memo(_ORDERS)
-    # Tells this packing's windows from others in `CACHE`.
-    self._cache_key = object()
+    self.cache_key: object = object()
 
-  def key(self, order: int) -> dict[str, Any]:
-    """Returns what determines packing besides lengths, as JSON values.
+  @memo.remembered(documents_lib.ORDERS)
+  def in_order(self, epoch: int) -> "PackedOrder":
+    """Returns the rows of the order of documents of an epoch, from 0."""
+    return PackedOrder(self, epoch)
+
+  def key(self, epoch: int) -> dict[str, Any]:
+    """Returns what determines an order's rows besides lengths, as JSON values.
 
     Args:
-      order: The epoch whose order of documents is used, from 0; the same in all
-        methods.
+      epoch: The epoch whose order of documents is used, from 0.
     """
-    documents = self._documents.order
-    order_key = [
-      documents.kind,
-      documents.block_docs,
-      f"{self._order_key:016x}",
-    ]
+    documents = self.documents.order
+    order = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
     return {
       "version": PACKING_VERSION,
-      "packing_buffer_docs": self._options.packing_buffer_docs,
-      "packing_max_docs_per_bin": self._options.packing_max_docs_per_bin,
-      "order": None if documents.kind == "none" else [*order_key, order],
+      "packing_buffer_docs": self.options.packing_buffer_docs,
+      "packing_max_docs_per_bin": self.options.packing_max_docs_per_bin,
+      "order": None if documents.kind == "none" else [*order, epoch],
     }
 
-  def row_starts(self, order: int) -> np.ndarray:
-    """Returns int64[num_windows + 1], the rows before each window."""
-
-    def sums() -> np.ndarray:
-      if self.exact:
-        rows = -(-self._documents.window_tokens(order) // self._seq_len)
-      else:
-        rows = self.index(order)["rows"].read()
-      return np.concatenate([[0], np.cumsum(rows)])
-
-    return self._starts.get(order, sums)
-
-  def num_rows(self, order: int) -> int:
-    """Returns the rows of all windows.
+  def num_rows(self, epoch: int) -> int:
+    """Returns the rows of all windows of an order.
 
     Those of an order after the first one are written to disk where they take
     a pass over all documents, so that later epochs need no such pass.
     """
-    if order and not self.exact:
+    packed = PackedOrder(self, epoch)
+    if epoch and not self.exact:
       # `drop_index` leaves the number of rows on disk.
-      rows = side_index.find(*self._side_index("ffd_rows", order))
+      rows = packed.find(_FFD_ROWS)
       if rows is not None:
         return int(rows["rows"].read()[0])
-    elif order and self._documents.order.kind == "full":
-      rows = self._documents.load_or_build(
+    elif epoch and self.documents.order.kind == "full":
+      rows = self.documents.load_or_build(
         "exact_rows",
-        self.key(order),
-        lambda: {"rows": self.row_starts(order)[-1:]},
+        self.key(epoch),
+        lambda: {"rows": self.in_order(epoch).row_starts[-1:]},
       )
       return int(rows["rows"].read()[0])
-    return int(self.row_starts(order)[-1])
+    return int(self.in_order(epoch).row_starts[-1])
 
-  def num_spans(self, order: int) -> np.ndarray:
-    """Returns int64[num_windows], the spans of each window's rows."""
+  def packed(
+    self, tokens: np.ndarray
+  ) -> tuple[packing.Pieces, np.ndarray, int]:
+    """Packs a window.
+
+    Args:
+      tokens: int64[N], the tokens of its documents, at least 1 each.
+
+    Returns:
+      Its pieces, the row of each, and the number of rows. A piece that 'exact'
+      cuts has row -1.
+    """
+    pieces = packing.cut_pieces(tokens, self.seq_len)
     if self.exact:
+      return pieces, *packing.exact_bins(pieces, self.seq_len)
+    max_items = self.options.packing_max_docs_per_bin
+    return pieces, *packing.first_fit_decreasing(
+      pieces.length, self.seq_len, max_items
+    )
+
+
+class PackedOrder:
+  """The packed windows of the documents in the order of one epoch.
+
+  Attributes:
+    documents: The documents in this order.
+  """
+
+  def __init__(self, packing: WindowPacking, epoch: int):
+    """Stores the arguments; opens and packs nothing yet.
+
+    Args:
+      packing: Packs windows.
+      epoch: The epoch whose order of documents is used, from 0.
+    """
+    self._packing = packing
+    self._epoch = epoch
+    self.documents: documents_lib.OrderedDocuments = (
+      documents_lib.OrderedDocuments(packing.documents, epoch)
+    )
+    # Open side indexes by name.
+    self._indexes = memo.Memo(3)
+
+  @functools.cached_property
+  def row_starts(self) -> np.ndarray:
+    """int64[num_windows + 1], the rows before each window."""
+    if self._packing.exact:
+      rows = -(-self.documents.window_tokens // self._packing.seq_len)
+    else:
+      rows = self.index()["rows"].read()
+    return np.concatenate([[0], np.cumsum(rows)])
+
+  def num_spans(self) -> np.ndarray:
+    """Returns int64[num_windows], the spans of each window's rows."""
+    if self._packing.exact:
       # A large store has them on disk, maybe from before there was an index.
-      ends = self._documents.load_or_build(
+      # Of the same name as the pieces of text in buckets, with other keys.
+      ends = self._packing.documents.load_or_build(
         "pieces",
-        self.key(order),
-        lambda: {"piece_ends": np.cumsum(self.index(order)["spans"].read())},
+        self._packing.key(self._epoch),
+        lambda: {"piece_ends": np.cumsum(self.index()["spans"].read())},
       )
     else:
-      ends = self.index(order)
+      ends = self.index()
     return np.diff(ends["piece_ends"].read(), prepend=0)
 
-  def row_sums(self, order: int) -> _Index | None:
+  def stored_sums(self) -> _Index | None:
     """Returns the `tokens` and `spans` of all packed rows, if they are on disk.
 
     They are summed if there is an index. None for an order that is used in one
     epoch only.
     """
-    if self._options.orders_differ:
+    if self._packing.options.orders_differ:
       return None
-    algorithm = self._options.packing_algorithm
-    side = self._side_index("row_sums", order, packing_algorithm=algorithm)
-    sums = self._find(order, side)
-    if sums is None and self.find_index(order) is not None:
-      side_index.load_or_build(*side, lambda: self._sum_rows(order))
-      sums = self._find(order, side)
+    sums = self.find(_ROW_SUMS)
+    if sums is None and self.find_index() is not None:
+      side_index.load_or_build(*self._side_index(_ROW_SUMS), self._sum_rows)
+      sums = self.find(_ROW_SUMS)
     return sums
 
-  def plan(
-    self, window: np.ndarray, row: np.ndarray, order: int
-  ) -> spans_lib.Spans:
+  def row_sums(
+    self, window: np.ndarray, row: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the tokens and the spans of rows, int64[N] each.
+
+    Args:
+      window: int64[N], each row's window.
+      row: int64[N], the row within its window.
+    """
+    sums = self.stored_sums()
+    if sums is not None:
+      row = row + self.row_starts[window]
+      return sums["tokens"].take(row), sums["spans"].take(row)
+    tokens, spans = np.empty_like(row), np.empty_like(row)
+    for number, pick in ragged.by_value(window):
+      packed = self._window(number)
+      lengths = packed.length.astype(np.int64)
+      tokens[pick] = np.add.reduceat(lengths, packed.first[:-1])[row[pick]]
+      spans[pick] = np.diff(packed.first)[row[pick]]
+    return tokens, spans
+
+  def plan(self, window: np.ndarray, row: np.ndarray) -> spans_lib.Spans:
     """Plans rows.
 
     Args:
       window: int64[N], each row's window.
       row: int64[N], the row within its window.
-      order: The epoch whose order of documents is used, from 0.
     """
-    window_docs = self._documents.order.window_docs
+    window_docs = self._packing.documents.order.window_docs
     parts = [(np.empty(0, np.int64),) * 4]
     for number in np.unique(window).tolist():
       pick = np.flatnonzero(window == number)
-      packed = self._window(number, order)
+      packed = self._window(number)
       first_piece = packed.first[row[pick]]
       count = packed.first[row[pick] + 1] - first_piece
       piece = ragged.ranges(first_piece, count)
@@ -207,8 +267,8 @@ class WindowPacking:
     counts = np.bincount(rows, minlength=len(row))
     before = np.cumsum(length) - length
     first = (np.cumsum(counts) - counts)[rows]
-    return self._documents.spans_of(
-      self._documents.at(position, order),
+    return self._packing.documents.spans_of(
+      self.documents.at(position),
       slice(None),
       start,
       start + length,
@@ -218,98 +278,88 @@ class WindowPacking:
       num_rows=len(row),
     )
 
-  def rows_of(self, slot: int, window: int, order: int) -> np.ndarray:
+  def rows_with(self, slot: int, window: int) -> np.ndarray:
     """Returns int64[N], the rows of a window that hold pieces of a document.
 
     Args:
       slot: The document's position in the window.
       window: The number of the window.
-      order: The epoch whose order of documents is used, from 0.
     """
-    packed = self._window(window, order)
+    packed = self._window(window)
     piece = np.flatnonzero(packed.slot == slot)
     return np.searchsorted(packed.first, piece, side="right") - 1
 
-  def num_cut(self, window: int, order: int) -> int:
+  def num_cut(self, window: int) -> int:
     """Counts pieces of a window that fit in a row but are cut to fill rows."""
-    tokens = self._documents.contents(
-      np.asarray([window]), order
-    ).packed_lengths
-    return int(np.count_nonzero(self._bins(tokens, window, order)[1] < 0))
+    tokens = self.documents.contents(np.asarray([window])).packed_lengths
+    return int(np.count_nonzero(self._bins(tokens, window)[1] < 0))
 
-  def index(self, order: int) -> _Index:
-    """Returns the index of an order; packs all windows if there is none."""
-    return self.find_index(order) or self.build_index(order)
+  def index(self) -> _Index:
+    """Returns the index; packs all windows if there is none."""
+    return self.find_index() or self.build_index()
 
-  def find_index(self, order: int) -> _Index | None:
-    """Returns the index of an order, or None if it is not on disk."""
-    algorithm = self._options.packing_algorithm
-    return self._find(order, self._side_index(algorithm, order))
+  def find_index(self) -> _Index | None:
+    """Returns the index, or None if it is not on disk."""
+    return self.find(self._packing.options.packing_algorithm)
 
-  def _find(
-    self, order: int, side: tuple[str, str, dict[str, Any]]
-  ) -> _Index | None:
-    """Opens a side index, as `_side_index` names it, if it is on disk."""
-    name = side[1]
-    index = self._indexes.get((name, order))
+  def find(self, name: str) -> _Index | None:
+    """Returns a side index of this order, or None if it is not on disk."""
+    index = self._indexes.get(name)
     if index is None:
-      index = side_index.find(*side)
+      index = side_index.find(*self._side_index(name))
       if index is not None:
-        self._indexes.put((name, order), index)
+        self._indexes.put(name, index)
     return index
 
-  def build_index(self, order: int, in_background: bool = False) -> _Index:
-    """Packs all windows of an order and writes the index, or opens it.
+  def build_index(self, in_background: bool = False) -> _Index:
+    """Packs all windows and writes the index, or opens it.
 
     Args:
-      order: The epoch whose order of documents is used, from 0.
       in_background: Whether no reader waits for it. It is then built by one
         thread and shows no progress.
 
     Raises:
       BusyError: If `in_background` and another process builds the index.
     """
+    options = self._packing.options
     return side_index.load_or_build(
-      *self._side_index(self._options.packing_algorithm, order),
-      build_from=lambda sizes: self._parts(order, sizes, in_background),
+      *self._side_index(options.packing_algorithm),
+      build_from=lambda sizes: self._parts(sizes, in_background),
       wait=not in_background,
       # No other run needs an order that is used in one epoch only.
-      share=not self._options.orders_differ,
+      share=not options.orders_differ,
     )
 
-  def drop_index(self, order: int) -> None:
-    """Removes an order's index from disk; its number of rows stays."""
-    if not self.exact:
-      rows = self.row_starts(order)[-1:]
+  def drop_index(self) -> None:
+    """Removes the index from disk; its number of rows stays."""
+    if not self._packing.exact:
+      rows = self.row_starts[-1:]
       side_index.load_or_build(
-        *self._side_index("ffd_rows", order), lambda: [{"rows": rows}]
+        *self._side_index(_FFD_ROWS), lambda: [{"rows": rows}]
       )
-    side_index.drop(*self._side_index(self._options.packing_algorithm, order))
+    side_index.drop(*self._side_index(self._packing.options.packing_algorithm))
 
-  def _side_index(
-    self, name: str, order: int, **more: str
-  ) -> tuple[str, str, dict[str, Any]]:
-    """Returns path, name and key of an index of an order."""
-    key = {**self._documents.key(), **self.key(order), **more}
-    return os.fspath(self._documents.store.path), name, key
+  def _side_index(self, name: str) -> tuple[str, str, dict[str, Any]]:
+    """Returns path, name and key of a side index of this order."""
+    documents = self._packing.documents
+    key = {**documents.key(), **self._packing.key(self._epoch)}
+    if name == _ROW_SUMS:
+      key["packing_algorithm"] = self._packing.options.packing_algorithm
+    return os.fspath(documents.store.path), name, key
 
-  def _window(self, window: int, order: int) -> packing.Rows:
+  def _window(self, window: int) -> packing.Rows:
     """Returns a packed window, from memory if it is in use.
 
     Slots are positions in the window, and integers as narrow as they can be.
     """
-    key = self._cache_key, order, window
+    key = self._packing.cache_key, self._epoch, window
     packed = CACHE.get(key)
     if packed is None:
       heartbeat.beat()
-      contents = self._documents.contents(np.asarray([window]), order)
-      pieces, bins, num_rows = self._bins(
-        contents.packed_lengths, window, order
-      )
-      rows = packing.rows_of_bins(
-        *packing.filled(pieces, bins, num_rows, self._seq_len), num_rows
-      )
-      slot = contents.position % self._documents.order.window_docs
+      contents = self.documents.contents(np.asarray([window]))
+      pieces, bins, num_rows = self._filled(contents.packed_lengths, window)
+      rows = packing.rows_of_bins(pieces, bins, num_rows)
+      slot = contents.position % self._packing.documents.order.window_docs
       packed = packing.Rows(
         rows.first,
         _narrowed(slot[rows.slot]),
@@ -319,18 +369,23 @@ class WindowPacking:
       CACHE.put(key, packed, packed.nbytes + _WINDOW_BYTES)
     return packed
 
-  def _bins(
-    self, tokens: np.ndarray, window: int, order: int
+  def _filled(
+    self, tokens: np.ndarray, window: int
   ) -> tuple[packing.Pieces, np.ndarray, int]:
-    """Returns a window's pieces, the row of each, and the number of rows.
+    """Returns what `_bins` does, with pieces cut so that each has a row."""
+    pieces, bins, num_rows = self._bins(tokens, window)
+    seq_len = self._packing.seq_len
+    return *packing.filled(pieces, bins, num_rows, seq_len), num_rows
 
-    `tokens` are those of its documents, at least 1 each. A piece that 'exact'
-    cuts has row -1.
-    """
-    index = self.find_index(order) if self.exact else self.index(order)
+  def _bins(
+    self, tokens: np.ndarray, window: int
+  ) -> tuple[packing.Pieces, np.ndarray, int]:
+    """Returns `WindowPacking.packed` of a window, from the index if it can."""
+    index = self.find_index() if self._packing.exact else self.index()
     if index is None:
-      return self._packed(tokens)
-    pieces = packing.cut_pieces(tokens, self._seq_len)
+      return self._packing.packed(tokens)
+    seq_len = self._packing.seq_len
+    pieces = packing.cut_pieces(tokens, seq_len)
     num_rows = int(index["rows"].read(window, window + 1)[0])
     ends = index["piece_ends"]
     first_piece = int(ends.read(window - 1, window)[0]) if window else 0
@@ -343,7 +398,7 @@ class WindowPacking:
       path = index["bins"].path
       raise stores.StoreError(
         f"{path}: window {window} must pack {len(pieces.length)} pieces into"
-        f" {num_rows} rows of {self._seq_len}, but does not. Remove"
+        f" {num_rows} rows of {seq_len}, but does not. Remove"
         f" {path.parent}: it is built again."
       )
     return pieces, bins, num_rows
@@ -354,34 +409,23 @@ class WindowPacking:
       return False
     placed = bins >= 0
     row_tokens = np.bincount(bins[placed], length[placed], num_rows)
-    if self.exact:
-      right = num_rows == -(-int(length.sum()) // self._seq_len)
+    if self._packing.exact:
+      right = num_rows == -(-int(length.sum()) // self._packing.seq_len)
     else:
       right = bool(placed.all())
-    fits = (row_tokens > 0) & (row_tokens <= self._seq_len)
+    fits = (row_tokens > 0) & (row_tokens <= self._packing.seq_len)
     return right and len(row_tokens) == num_rows and bool(fits.all())
 
-  def _packed(
-    self, tokens: np.ndarray
-  ) -> tuple[packing.Pieces, np.ndarray, int]:
-    """Packs a window; returns what `_bins` returns."""
-    pieces = packing.cut_pieces(tokens, self._seq_len)
-    if self.exact:
-      return pieces, *packing.exact_bins(pieces, self._seq_len)
-    max_items = self._options.packing_max_docs_per_bin
-    return pieces, *packing.first_fit_decreasing(
-      pieces.length, self._seq_len, max_items
-    )
-
   def _parts(
-    self, order: int, sizes: Mapping[str, int], in_background: bool
+    self, sizes: Mapping[str, int], in_background: bool
   ) -> Iterator[dict[str, np.ndarray]]:
     """Packs windows and yields the index in parts of a few windows each.
 
     `sizes` are those of the arrays on disk, which hold the first windows.
     """
     began = time.monotonic()
-    name, documents = self._documents.name, self._documents.order
+    name = self._packing.documents.name
+    documents = self._packing.documents.order
     total = documents.num_documents
     first_window = sizes.get("rows", 0)
     packed_documents = min(first_window * documents.window_docs, total)
@@ -391,10 +435,10 @@ class WindowPacking:
     shown = not in_background and total >= _BAR_DOCUMENTS
     if shown and packed_documents:
       logging.info(
-        "%s: goes on after %d packed documents", name, packed_documents
+        "%s: continues after %d packed documents", name, packed_documents
       )
     num_pieces = sizes.get("bins", 0)
-    groups = self._window_tokens(first_window, order)
+    groups = self._window_tokens(first_window)
     with side_index.progress(
       total, f"{name}: packing", "docs", shown, packed_documents
     ) as bar:
@@ -423,31 +467,32 @@ class WindowPacking:
     for each in tokens:
       # Packing many windows takes long: report progress after each.
       heartbeat.beat()
-      pieces, bins, num_rows = self._packed(each)
+      pieces, bins, num_rows = self._packing.packed(each)
       window_bins.append(bins)
       rows.append(num_rows)
-      if self.exact:
-        _, filled = packing.filled(pieces, bins, num_rows, self._seq_len)
+      if self._packing.exact:
+        _, filled = packing.filled(
+          pieces, bins, num_rows, self._packing.seq_len
+        )
         spans.append(len(filled))
     part = {
       "rows": np.asarray(rows, np.int64),
       "piece_ends": np.cumsum([len(bins) for bins in window_bins]),
       "bins": np.concatenate(window_bins).astype(np.uint32),
     }
-    if self.exact:
+    if self._packing.exact:
       part["spans"] = np.asarray(spans, np.int64)
     return windows, part
 
-  def _sum_rows(self, order: int) -> Iterator[dict[str, np.ndarray]]:
+  def _sum_rows(self) -> Iterator[dict[str, np.ndarray]]:
     """Yields the tokens and spans of packed rows, a few windows at a time."""
     # A row has no more spans than positions.
-    dtype = np.uint16 if self._seq_len < 2**16 else np.uint32
-    for windows, window_tokens in self._window_tokens(0, order):
+    dtype = np.uint16 if self._packing.seq_len < 2**16 else np.uint32
+    for windows, window_tokens in self._window_tokens(0):
       tokens: list[np.ndarray] = []
       spans: list[np.ndarray] = []
       for window, each in zip(windows.tolist(), window_tokens, strict=True):
-        pieces, bins, num_rows = self._bins(each, window, order)
-        pieces, bins = packing.filled(pieces, bins, num_rows, self._seq_len)
+        pieces, bins, num_rows = self._filled(each, window)
         # Sums below 2**53 are exact in float64.
         tokens.append(np.bincount(bins, pieces.length, num_rows))
         spans.append(np.bincount(bins, minlength=num_rows))
@@ -456,14 +501,15 @@ class WindowPacking:
         "spans": np.concatenate(spans).astype(dtype),
       }
 
-  def _window_tokens(self, first_window: int, order: int) -> Iterator[_Group]:
+  def _window_tokens(self, first_window: int) -> Iterator[_Group]:
     """Yields a few windows and, for each, the tokens of its documents."""
-    num_windows = self._documents.order.num_windows
-    for group_begin in range(first_window, num_windows, WINDOWS):
+    order = self._packing.documents.order
+    for group_begin in range(first_window, order.num_windows, WINDOWS):
       background.check()
-      windows = np.arange(group_begin, min(group_begin + WINDOWS, num_windows))
-      contents = self._documents.contents(windows, order)
-      begins = windows * self._documents.order.window_docs
+      end = min(group_begin + WINDOWS, order.num_windows)
+      windows = np.arange(group_begin, end)
+      contents = self.documents.contents(windows)
+      begins = windows * order.window_docs
       edges = np.searchsorted(contents.position, begins[1:])
       yield windows, np.split(contents.packed_lengths, edges)
 

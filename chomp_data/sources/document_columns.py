@@ -59,8 +59,21 @@ def load_or_build_parts(
   key: Mapping[str, Any],
   build: Callable[[], side_index.Parts],
   num_documents: int,
+  most_in_memory: int | None = None,
 ) -> dict[str, columns.Column]:
-  """As `load_or_build`, of arrays in parts; a side index keeps their dtypes."""
+  """Returns arrays, built in parts, as columns; files have their dtypes.
+
+  Args:
+    store: Where the documents are.
+    name: Name of the side index.
+    key: What the arrays depend on, apart from the store, as JSON values.
+    build: Yields parts of the arrays.
+    num_documents: How many documents `build` looks at.
+    most_in_memory: Arrays of fewer values are read from disk into memory; None
+      is MIN_ON_DISK.
+  """
+  if most_in_memory is None:
+    most_in_memory = MIN_ON_DISK
   if num_documents < MIN_ON_DISK:
     parts = list(build())
     return {
@@ -76,7 +89,7 @@ def load_or_build_parts(
   )
   return {
     n: columns.ArrayColumn(array.read().astype(np.int64))
-    if len(array) < MIN_ON_DISK
+    if len(array) < most_in_memory
     else array
     for n, array in arrays.items()
   }

@@ -38,7 +38,7 @@ from chomp_data.storage import background
 FINGERPRINT_SCHEMA = 1
 
 # Rows planned at a time where there are many.
-_PLANNED_ROWS = 65_536
+PLANNED_ROWS = 65_536
 
 # Rows read together where the order does not determine which.
 _GROUP_ROWS = 1_024
@@ -332,9 +332,9 @@ def planned_blocks(
     first: The first row, numbered through epochs.
     last: The row after the last one.
   """
-  for low in range(first, last, _PLANNED_ROWS):
+  for low in range(first, last, PLANNED_ROWS):
     background.check()
-    yield source.plan(np.arange(low, min(low + _PLANNED_ROWS, last)))
+    yield source.plan(np.arange(low, min(low + PLANNED_ROWS, last)))
 
 
 def group_of(row: int) -> tuple[int, int]:

@@ -227,7 +227,7 @@ def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
   report = source.report()
   counts = np.bincount(source.plan(np.arange(len(source))).document)
   assert counts.max() > 1
-  source.packing.build_index(0)
+  source.packing.in_order(0).build_index()
   del windows_packed[:]
   again = make(stores.open_store(store.path), **exact)
   packed.check_fields(packed.read(again, np.arange(len(source))), expected)
@@ -250,10 +250,10 @@ def test_a_packing_of_other_exact_rows_is_refused(
     for lengths in ([5, 5, 5, 5, 4, 2, 2, 3, 1, 8], [1, 2, 2, 5, 3, 5, 8, 9, 9])
   )
   for own in (other, store):
-    make(own, **exact).packing.build_index(0)
+    make(own, **exact).packing.in_order(0).build_index()
   source = make(store, **exact)
-  given = make(other, **exact).packing.build_index(0)
-  mixed = {**source.packing.build_index(0), name: given[name]}
+  given = make(other, **exact).packing.in_order(0).build_index()
+  mixed = {**source.packing.in_order(0).build_index(), name: given[name]}
   monkeypatch.setattr(side_index, "find", lambda *_: mixed)
   source = make(store, **exact)
   with pytest.raises(
@@ -285,11 +285,13 @@ def test_threads_pack_the_same_bytes(
   if algorithm == "ffd":
     options["packing_max_docs_per_bin"] = 3
   store = make_store(documents)
-  make(store, **options).packing.build_index(0)
+  make(store, **options).packing.in_order(0).build_index()
   expected = files_of(store, algorithm)
   shutil.rmtree(index_of(store, algorithm))
   in_threads(monkeypatch, threads)
-  make(stores.open_store(store.path), **options).packing.build_index(0)
+  make(stores.open_store(store.path), **options).packing.in_order(
+    0
+  ).build_index()
   assert files_of(store, algorithm) == expected
 
 
@@ -304,7 +306,7 @@ def test_an_interrupted_packing_goes_on(
 
   def pack():
     own = stores.open_store(store.path)
-    make(own, packing_algorithm=algorithm).packing.build_index(0)
+    make(own, packing_algorithm=algorithm).packing.in_order(0).build_index()
 
   pack()
   expected, total = files_of(store, algorithm), len(windows_packed)
@@ -372,7 +374,7 @@ def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
 
   assert units(source) == expected
   # Of 'exact' without a packing there is nothing that would be quicker.
-  source.packing.build_index(0)
+  source.packing.in_order(0).build_index()
   for reader in (again(), again()):
     assert units(reader) == expected
   assert len(kept_sums(store)) == 1
@@ -388,7 +390,7 @@ def test_each_packing_has_sums_of_its_own_rows(make_store):
   store = make_store(packed.documents_of([3, 5, 2, 4, 7, 1] * 20))
   for algorithm in ("ffd", "exact"):
     source = make(store, packing_algorithm=algorithm)
-    source.packing.build_index(0)
+    source.packing.in_order(0).build_index()
     rows = np.arange(len(source))
     expected = row_units.planned_units(source.plan(rows), "tokens")
     assert source.units(0, rows, "tokens").tolist() == expected.tolist()

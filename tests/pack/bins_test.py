@@ -253,7 +253,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   if data.draw(st.booleans()):
     # 'exact' reads what is kept, as 'ffd' always does.
     for epoch in range(3 if source.options.orders_differ else 1):
-      fresh.packing.build_index(epoch)
+      fresh.packing.in_order(epoch).build_index()
   packed.check_fields(
     packed.read(fresh, rows), {k: v[rows] for k, v in every.items()}
   )
@@ -540,7 +540,7 @@ def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   ]
   assert len(set(totals)) == 1
   for epoch in (1, 2, 3):
-    source.packing.drop_index(epoch)
+    source.packing.in_order(epoch).drop_index()
   again = make(
     source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
   )
@@ -571,12 +571,14 @@ def test_two_threads_that_count_epochs_at_once_agree():
 def test_nobody_waits_to_pack_ahead_where_another_process_does(make_store):
   source = reshuffled(make_store)
   before = {*packings(source)}
-  source.packing.build_index(1)
+  source.packing.in_order(1).build_index()
   (own,) = {*packings(source)} - before
   shutil.rmtree(own)
   with publish.lock(own), pytest.raises(side_index.BusyError):
-    source.packing.build_index(1, in_background=True)
-  assert source.packing.build_index(1, in_background=True)["bins"].nbytes
+    source.packing.in_order(1).build_index(in_background=True)
+  assert (
+    source.packing.in_order(1).build_index(in_background=True)["bins"].nbytes
+  )
 
 
 def test_a_packing_is_interrupted_where_its_thread_is_stopped(
@@ -609,7 +611,7 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
   monkeypatch.setattr(packing, "first_fit_decreasing", first_fit)
   source.background.request(1)
   source.background.wait()
-  assert source.packing.find_index(1)
+  assert source.packing.in_order(1).find_index()
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])

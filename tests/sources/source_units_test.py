@@ -12,9 +12,9 @@ import pytest
 
 import chomp_data
 from chomp_data.index import steps as steps_lib
-from chomp_data.pack import packed_source
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
+from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from tests.sources import labelled
@@ -155,7 +155,7 @@ def test_sums_equal_those_of_batches_in_every_order(
   with pytest.MonkeyPatch.context() as patch:
     # Several edges an epoch, several blocks between edges.
     patch.setattr(row_units, "BLOCK_ROWS", 7)
-    patch.setattr(packed_source, "PASS_ROWS", 5)
+    patch.setattr(row_source, "PLANNED_ROWS", 5)
     sums = source_units.SourceUnits(source, unit, EPOCHS)
     assert sums.num_rows == end
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
