@@ -25,8 +25,8 @@ from chomp_data import stores
 from chomp_data.bucket import array_dataset
 from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.bucket import document_dataset
+from chomp_data.bucket import options as bucket_options
 from chomp_data.bucket import schedule as schedule_lib
-from chomp_data.config import bucket_sections
 from chomp_data.config import options as options_lib
 from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
@@ -619,7 +619,7 @@ def _array_datasets(
   if sizes is None:
     sizes = array_dataset.sizes_of(list(opened_stores.values()))
     names_of_sizes = [buckets_lib.size_name(*size) for size in sizes]
-    problems = bucket_sections.unknown_buckets_of(
+    problems = bucket_options.unknown_buckets_of(
       run.buckets, path, names_of_sizes
     )
     if problems:

@@ -29,13 +29,13 @@ class RowKind:
     options: Its dataclass of options, made with `schema`, with a method
       `problems(path, seq_len)` that returns what is wrong between fields.
     source: Makes the source: (store, options, *, seq_len, seed, name, path).
-    own_blocks: Whether its rows form blocks (packing windows) that a block
+    has_blocks: Whether its rows form blocks (packing windows) that a block
       shuffle permutes.
   """
 
   options: type
   source: Callable[..., row_source.RowSource]
-  own_blocks: bool = False
+  has_blocks: bool = False
 
 
 ROW_KINDS: dict[str, RowKind] = {
@@ -47,7 +47,7 @@ ROW_KINDS: dict[str, RowKind] = {
   "sequential": RowKind(
     packing_options.SequentialOptions, sequential.SequentialSource
   ),
-  "bin": RowKind(packing_options.BinOptions, bins.BinSource, own_blocks=True),
+  "bin": RowKind(packing_options.BinOptions, bins.BinSource, has_blocks=True),
 }
 
 
@@ -107,10 +107,10 @@ def other_fields(kind: str) -> list[str]:
   return sorted(names - set(schema.options_of(ROW_KINDS[kind].options)))
 
 
-def has_own_blocks(options: Any) -> bool:
-  """Returns whether the rows of these options form blocks of their own."""
+def has_blocks(options: Any) -> bool:
+  """Returns whether the rows of these options form blocks."""
   return any(
-    kind.own_blocks
+    kind.has_blocks
     for kind in ROW_KINDS.values()
     if type(options) is kind.options
   )

@@ -25,7 +25,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import array_dataset
 from chomp_data.bucket import document_dataset
-from chomp_data.config import bucket_sections as sections
+from chomp_data.bucket import options as sections
 from chomp_data.config import options as options_lib
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
@@ -98,7 +98,7 @@ def configs(tmp_path_factory):
   array_record = filled(
     stores.ArrayRecordOptions, token_dtype="uint16", vocab_size=256, pad_id=0
   )
-  order = filled(options_lib.OrderOptions)
+  order = filled(sections.OrderOptions)
   in_bucket = filled(document_dataset.DocumentOptions)
   return {
     "text": {**data, "sources": {"a": source(zarr, rows("multi_splice"))}},
@@ -126,7 +126,7 @@ def configs(tmp_path_factory):
           records, in_bucket, shuffle=order, array_record=array_record
         ),
       },
-      "mix": filled(options_lib.BucketMixOptions),
+      "mix": filled(sections.BucketMixOptions),
     },
     "resolution": {
       **filled(options_lib.ArrayFields, global_batch_size=4),
@@ -142,7 +142,7 @@ def configs(tmp_path_factory):
         )
         for name, store in (("a", "samples"), ("b", "arrow"))
       },
-      "mix": filled(options_lib.BucketMixOptions),
+      "mix": filled(sections.BucketMixOptions),
     },
   }
 

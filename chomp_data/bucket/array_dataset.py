@@ -25,7 +25,7 @@ _NAMED_SIZES = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleOptions(schema.Options):
-  """`rows` of a source in buckets of sizes: one sample a row.
+  """`rows` of a source in buckets of sizes: one sample per row.
 
   Attributes:
     height_field: Which number of a sample is its height.
@@ -60,8 +60,7 @@ class ArrayDataset(dataset.Dataset):
       metadata: Numbers of each sample that batches carry.
       types: What they are in batches, by `metadata_types` of all datasets of
         the run; None is of this one alone.
-      unbucketed: What becomes of samples that no bucket takes: 'error' or
-        'drop'.
+      unbucketed: What to do with samples of no bucket: 'error' or 'drop'.
       name: The dataset's name.
       path: Dotted path of the buckets, for messages.
 
@@ -230,13 +229,13 @@ class ArrayDataset(dataset.Dataset):
       except errors.StoreError as error:
         wrong.append(f"dataset {self.name!r}, {error}")
     if wrong:
-      more = f" So it is with {len(wrong) - 1} other sizes." * (len(wrong) > 1)
-      raise errors.StoreError(wrong[0] + more)
+      others = f" {len(wrong) - 1} other sizes have such errors too."
+      raise errors.StoreError(wrong[0] + others * (len(wrong) > 1))
 
   def _cast(
     self, name: str, value: np.ndarray, samples: np.ndarray
   ) -> np.ndarray:
-    """Returns values in the dtype of every batch: one shape compiles once."""
+    """Returns values in one dtype for all batches, so that one program fits."""
     dtype = self._types[name]
     with np.errstate(invalid="ignore", over="ignore"):
       cast = value.astype(dtype)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the batches of a dataset consume, in their order: a row of a merge each.
+"""What the batches of a dataset consume, in their order: the rows of a merge.
 
-A batch consumes its samples, padding apart, times the units of its bucket, or
+A batch consumes its samples without padding, times the units of its bucket, or
 the sum of the units of each sample. NumPy only.
 """
 

@@ -23,7 +23,7 @@ from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import permutation
 
-# Epochs whose order is cached, 1 or 2 bytes a batch.
+# Epochs whose order is cached, 1 or 2 bytes per batch.
 _CACHED_EPOCHS = 4
 # Batches located, and samples looked up, at once.
 _LOCATED_BATCHES = 4_096
@@ -41,8 +41,8 @@ class BatchOrder:
     num_batches: Batches of an epoch.
     epochs: Epochs that are offered; None has no end.
     batches: Batches of an epoch by bucket, int64[num_buckets].
-    used_samples: Samples of an epoch by bucket, int64[num_buckets]: those that
-      fill no batch apart.
+    used_samples: Samples of an epoch by bucket, int64[num_buckets], without
+      those that fill no batch.
   """
 
   def __init__(

@@ -31,27 +31,32 @@ from chomp_data.bucket import batch_list
 from chomp_data.bucket import batch_order
 from chomp_data.index import bracketed
 from chomp_data.index import hashing
-from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.mix import interleave
+from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import prefix_sums
 
 # (from_step, weights by name of the bucket).
 Stage = tuple[int, Mapping[str, fractions.Fraction | int]]
 # (from_place, weights by number of the bucket).
 PlaceStage = tuple[int, Mapping[int, fractions.Fraction | int]]
 
-# Places summed in one table.
+# Places of a block of sums.
 _BLOCK = interleave.BLOCK
-_CACHED_BLOCKS = 16
 
 # A list without an end is searched up to here, about 10**15 units.
 _MOST_SEARCHED = 2**50
 
 
-class StagedList:
+class StagedList(prefix_sums.PrefixSums):
   """A dataset's batches in stages: a merge of the lists of its buckets.
 
-  Has the methods of `BatchList`; places are those of the merge.
+  It has the methods of `BatchList`; places are those of the merge. Its sums are
+  those of equal blocks, before which the merge knows the units.
+
+  Attributes:
+    epochs: The blocks.
+    repeating_units: None: blocks differ.
   """
 
   def __init__(self, whole: batch_list.BatchList, stages: Sequence[PlaceStage]):
@@ -79,12 +84,14 @@ class StagedList:
     )
     self._stages = [(place, set(weights)) for place, weights in stages]
     self._numbers = filled.astype(np.int32)
-    self.num_rows: int | None = self._merge.num_positions
+    self.epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(_BLOCK)
+    self.repeating_units: Mapping[str, int] = {}
+    super().__init__(self, "units", self._merge.num_positions)
 
   def locate(
     self, places: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns buckets, epochs and batch numbers at places, as `BatchList`."""
+    """Returns the buckets, epochs and numbers of batches at places."""
     lane, row = self._merge.locate(places)
     epoch, batch = np.empty_like(row), np.empty_like(row)
     for number, pick in ragged.by_value(self._numbers[lane]):
@@ -122,55 +129,61 @@ class StagedList:
     weighed = [bucket in weights for _, weights in self._stages]
     if not any(weighed) or weighed[-1]:
       return None
-    after = len(weighed) - weighed[::-1].index(True)
-    return self._stages[after][0]
-
-  def before(self, rows: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the units of the batches before places int64[N]."""
-    block, place = np.divmod(rows, _BLOCK)
-    units = np.empty(len(rows), np.int64)
-    for number, members in ragged.by_value(block):
-      units[members] = self._block_sums(number)[place[members]]
-    return units
+    next_stage = len(weighed) - weighed[::-1].index(True)
+    return self._stages[next_stage][0]
 
   def rows_below(self, units: int, near: bool = False) -> int:
     """Returns how many places have fewer than `units` before them.
 
     Beyond `_MOST_SEARCHED` units, which no run consumes, an estimate.
     """
-    del near
-    if units <= 0:
-      return 0
     if self.num_rows is None and units > _MOST_SEARCHED:
-      return self.rows_below(_MOST_SEARCHED) * units // _MOST_SEARCHED
-    # The last block with fewer units before its first place.
+      rows = super().rows_below(_MOST_SEARCHED, near)
+      return rows * units // _MOST_SEARCHED
+    return super().rows_below(units, near)
+
+  def block_units(self, epoch: int, unit: str, rows: int | None) -> None:
+    """Returns None: places within a block are summed one by one."""
+    del epoch, unit, rows
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what batches of a block consume; 0 beyond the end.
+
+    Args:
+      epoch: The block.
+      positions: int64[N], consecutive.
+      unit: Not used.
+
+    Returns:
+      int64[N].
+    """
+    del unit
+    units = np.zeros(len(positions), np.int64)
+    places = self.epochs.start(epoch) + positions
+    if self.num_rows is not None:
+      places = places[places < self.num_rows]
+    lane, row = self._merge.locate(places)
+    for number, pick in ragged.by_value(self._numbers[lane]):
+      # A bucket's rows follow each other.
+      ends = np.append(row[pick], row[pick][-1] + 1)
+      units[: len(places)][pick] = np.diff(self._lists[number].before(ends))
+    return units
+
+  def _units_before_epoch(self, epoch: int) -> int:
+    place = epoch * _BLOCK
+    if self.num_rows is not None:
+      place = min(place, self.num_rows)
+    return int(self._merge.consumed(place)[1].sum())
+
+  def _epoch_of(self, units: int) -> int:
     low, _ = bracketed.search(
-      lambda block: (self._units_at(block * _BLOCK), block),
+      lambda block: (self._units_before_epoch(block), block),
       lambda point: point[0] < units,
       lambda point: units - 1 - point[0],
       (0, 0),
       last=None if self.num_rows is None else self.num_rows // _BLOCK,
     )
-    first = low[1] * _BLOCK
-    return first + int(np.searchsorted(self._block_sums(low[1])[:-1], units))
-
-  def _units_at(self, place: int) -> int:
-    """Returns the units before a place."""
-    return int(self._merge.consumed(place)[1].sum())
-
-  @memo.remembered(_CACHED_BLOCKS)
-  def _block_sums(self, block: int) -> np.ndarray:
-    """Returns int64[n + 1], the units before the places of a block."""
-    first, last = block * _BLOCK, (block + 1) * _BLOCK
-    if self.num_rows is not None:
-      last = min(last, self.num_rows)
-    lane, row = self._merge.locate(np.arange(first, last))
-    of_batches = np.empty(last - first, np.int64)
-    for number, pick in ragged.by_value(self._numbers[lane]):
-      # A bucket's rows follow each other.
-      ends = np.append(row[pick], row[pick][-1] + 1)
-      of_batches[pick] = np.diff(self._lists[number].before(ends))
-    return np.cumsum(np.append(self._units_at(first), of_batches))
+    return low[1]
 
 
 List = batch_list.BatchList | StagedList
@@ -213,10 +226,10 @@ def in_stages(
         if bucket in weights
       }
       if bucket_weights:
-        so_far = list_stages.setdefault(name, [])
-        if so_far and so_far[-1][0] == begins[name]:
-          so_far.pop()
-        so_far.append((begins[name], bucket_weights))
+        place_stages = list_stages.setdefault(name, [])
+        if place_stages and place_stages[-1][0] == begins[name]:
+          place_stages.pop()
+        place_stages.append((begins[name], bucket_weights))
       elif exhausted[name] is None and _is_weighed(name, stages, step, until):
         raise ValueError(
           f"`bucket_stages[{index}]` from step {step} on must weigh a bucket"
@@ -287,20 +300,20 @@ def _check_later(
   later = {
     bucket for _, stage in bucket_stages[index + 1 :] for bucket in stage
   }
-  left = (order.epochs or 1) * order.batches
+  remaining = (order.epochs or 1) * order.batches
   for part, row in batches.parts_at(batches.num_rows or 0):
-    left -= part.batches_before(row)
-  unspent = [
+    remaining -= part.batches_before(row)
+  unread = [
     bucket
-    for bucket, count in zip(order.buckets, left.tolist(), strict=True)
+    for bucket, count in zip(order.buckets, remaining.tolist(), strict=True)
     if count > 0 and bucket in later
   ]
-  if unspent:
+  if unread:
     raise ValueError(
       f"`bucket_stages[{index}]` must leave dataset {name!r} samples beyond"
       f" step {bucket_stages[index + 1][0]}, got {order.epochs} epochs"
       " of its buckets, which are spent before, while"
-      f" {', '.join(map(str, unspent))} are still to come. Begin the next stage"
+      f" {', '.join(map(str, unread))} are still to come. Begin the next stage"
       " earlier, weigh another bucket,"
       " or give more epochs."
     )

@@ -17,7 +17,7 @@ class Dataset(abc.ABC):
   """Samples in buckets, any of them by random access.
 
   Attributes:
-    name: Its name in a pipeline; seeds and logs go by it.
+    name: Its name in a pipeline, from which seeds are derived; also in logs.
     counts: Samples by bucket, in the order of the buckets.
     rows: Of text the rows of each bucket, shortest first; empty for arrays.
     extra: Of text, optional fields of batches, of `row_source.OPTIONAL_FIELDS`
@@ -58,7 +58,7 @@ class Dataset(abc.ABC):
     return self.rows[bucket].units(0, samples, "tokens")
 
   def tokens_by_bucket(self) -> dict[str, int] | None:
-    """Returns tokens by bucket, padding apart, or None for arrays."""
+    """Returns tokens by bucket without padding, or None for arrays."""
     return None
 
   @property

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text in buckets of lengths: one document, or a piece of one, a row.
+"""Text in buckets of lengths: each row is a document, or a piece of one.
 
-Rows of a bucket are a row source of their own, so planning, reading and
-placing are those of every other run.
+The rows of each bucket are a row source, so planning, reading and placing are
+those of every other run.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from chomp_data.sources import source_opening
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DocumentOptions(packing_options.AddedTokenOptions):
-  """`rows` of a source in buckets of lengths: one document (or piece) a row."""
+  """`rows` of a source in buckets of lengths: a document (or piece) per row."""
 
 
 class PieceRows(row_source.RowSource):
@@ -45,7 +45,7 @@ class PieceRows(row_source.RowSource):
     name: str,
     path: str,
   ):
-    """Binds the bucket of a number; see `DocumentDataset`."""
+    """Binds the bucket of a number."""
     self.name = name
     self.store = store
     self.options = options
@@ -97,7 +97,7 @@ class PieceRows(row_source.RowSource):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "kind": "documents",
@@ -128,14 +128,15 @@ class DocumentDataset(dataset.Dataset):
       store: Where the documents are.
       options: Added tokens and padding.
       buckets: The buckets, shortest first.
-      assign: As in `pieces.cut`.
+      assign: How documents are cut into pieces: 'least_waste' or
+        'powers_of_two'.
       document_id: Whether batches carry `document_id`.
       name: The source's name.
       path: Dotted path of the options, for messages.
 
     Raises:
       ConfigError: If options do not fit the store.
-      StoreError: If an index can be kept nowhere.
+      StoreError: If no directory for the index is writable.
     """
     self.name = name
     self._store = store

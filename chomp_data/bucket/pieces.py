@@ -48,23 +48,23 @@ def cut(
       " one."
     )
   ends = np.asarray(buckets, np.int64)
-  left = np.asarray(lengths, np.int64).copy()
-  num_cut = np.zeros_like(left)
+  remaining = np.asarray(lengths, np.int64).copy()
+  num_cut = np.zeros_like(remaining)
   pieces: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
   whole_buckets = (
     range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
   )
   for number in reversed(whole_buckets):
     size = int(ends[number])
-    count = left // size
+    count = remaining // size
     document, part_number = ragged.elements(count)
     pieces[number].append((document, num_cut[document] + part_number * size))
     num_cut += count * size
-    left -= count * size
-  rest = np.flatnonzero(left)
-  bucket = np.searchsorted(ends, left[rest], side="left")
+    remaining -= count * size
+  tails = np.flatnonzero(remaining)
+  bucket = np.searchsorted(ends, remaining[tails], side="left")
   for number in range(len(ends)):
-    documents = rest[bucket == number]
+    documents = tails[bucket == number]
     pieces[number].append((documents, num_cut[documents]))
   return [_in_order(parts) for parts in pieces]
 

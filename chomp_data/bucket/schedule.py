@@ -33,15 +33,12 @@ import numpy as np
 
 from chomp_data.bucket import batch_list
 from chomp_data.bucket import batch_order
-from chomp_data.bucket import checks
 from chomp_data.bucket import curriculum
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
-
-REMAINDERS = checks.REMAINDERS
 
 # Steps located per search: one step costs as much as many.
 _LOCATED = 1_024
@@ -66,7 +63,7 @@ class BucketSchedule:
     bucket_stages: Sequence[curriculum.Stage] | None = None,
     sample_units: Mapping[str, batch_list.SampleUnits] | None = None,
   ):
-    """Checks and keeps the arguments.
+    """Numbers the batches of each dataset, and merges them.
 
     Args:
       groups: Samples by dataset and bucket; buckets without samples may be
@@ -89,14 +86,13 @@ class BucketSchedule:
       sample_units: Units of single samples, by dataset, in place of `units`.
 
     Raises:
-      ValueError: If names are unknown, numbers not positive, a dataset or
-        bucket is empty, a group never fills a batch, or the stages fail; all
-        that is wrong with groups in one message.
+      ValueError: If a dataset or bucket is empty, a group never fills a batch,
+        or the stages fail; one message for all groups, a line each.
     """
-    checks.check_policies(remainder, epochs)
     max_epochs, seeds = dict(max_epochs or {}), dict(seeds or {})
-    checks.check_names(groups, max_epochs=max_epochs, seeds=seeds)
-    checks.check_groups(groups, batch_sizes, units, remainder)
+    problems = _group_problems(groups, batch_sizes, remainder)
+    if problems:
+      raise ValueError("\n".join(problems))
     self._names = tuple(groups)
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
@@ -258,7 +254,7 @@ class BucketSchedule:
       places: int64[N], places in the order of `part_at`, ascending.
 
     Returns:
-      int64[M], ascending; M < N where places from one on never come.
+      int64[M], ascending; M < N where the run ends before some of them.
     """
     return self._merge.positions_of(
       self._names[dataset], self._lists[dataset].places_at(bucket, places)
@@ -391,7 +387,36 @@ class BucketSchedule:
     return self._merge.unserved(num_steps)
 
 
-def _dataset_key(key: int, name: str, own_seed: int | None) -> int:
-  if own_seed is None:
+def _group_problems(
+  groups: Mapping[str, Mapping[str, int]],
+  batch_sizes: Mapping[str, int],
+  remainder: str,
+) -> list[str]:
+  """Returns which datasets and buckets have too few samples."""
+  problems = []
+  for name, counts in groups.items():
+    problems += [
+      f"bucket {bucket!r} of dataset {name!r} must fill a global batch of"
+      f" {batch_sizes[bucket]} samples, got {count}: no batch would have them."
+      " Make its batches smaller, or pad them (`remainder='pad'`)."
+      for bucket, count in counts.items()
+      if 0 < count < batch_sizes[bucket] and remainder == "drop"
+    ]
+    if not any(counts.values()):
+      problems.append(
+        f"dataset {name!r} must have samples in some bucket, got none. Leave it"
+        " out, or correct the buckets."
+      )
+  problems += [
+    f"bucket {bucket!r} must have a sample in some dataset, got none."
+    " Leave it out."
+    for bucket in batch_sizes
+    if not any(counts.get(bucket, 0) for counts in groups.values())
+  ]
+  return problems
+
+
+def _dataset_key(key: int, name: str, order_seed: int | None) -> int:
+  if order_seed is None:
     return hashing.fold_key(key, name, "buckets")
-  return hashing.fold_key("own", own_seed, name, "buckets")
+  return hashing.fold_key("own", order_seed, name, "buckets")

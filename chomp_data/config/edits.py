@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from chomp_data import schema
-from chomp_data.config import bucket_sections
+from chomp_data.bucket import options as bucket_options
 from chomp_data.index import steps as steps_lib
 
 # Entries of a fingerprint by the data step that they begin at.
@@ -46,9 +46,9 @@ SKIP = schema.Rule(
 )
 SCHEDULE = schema.Rule(
   "a list of at least one (from_step, rows), whole numbers, rows of 1 .."
-  f" {bucket_sections.MAX_SIDE}",
+  f" {bucket_options.MAX_SIDE}",
   lambda value: _some(
-    _pairs(value, schema.integer(1, bucket_sections.MAX_SIDE))
+    _pairs(value, schema.integer(1, bucket_options.MAX_SIDE))
   ),
 )
 TOMBSTONES = schema.Rule(

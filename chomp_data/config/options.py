@@ -25,7 +25,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import array_dataset
 from chomp_data.bucket import document_dataset
-from chomp_data.config import bucket_sections
+from chomp_data.bucket import options as bucket_options
 from chomp_data.config import dataset_mix as mix_lines
 from chomp_data.config import edits
 from chomp_data.index import steps as steps_lib
@@ -43,7 +43,7 @@ from chomp_data.transforms import masks
 PATH = "config.data"
 
 # A row or a batch beyond this is a slip of the finger.
-_MAX_SIDE = bucket_sections.MAX_SIDE
+_MAX_SIDE = bucket_options.MAX_SIDE
 _MAX_POSITIONS = 2**34
 _SECTIONS = ("buckets", "mix", "sources")
 _SCHEDULE, _TOMBSTONES = "batch_size_schedule", "tombstones"
@@ -374,43 +374,6 @@ class ArrayFields(RunFields):
   global_batch_size: int = schema.required(_ROWS)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OrderOptions(schema.Options):
-  """`shuffle` of a source in buckets: it is permuted in every epoch.
-
-  Attributes:
-    seed: Seed of this order; None derives one from the run's seed.
-  """
-
-  seed: int | None = schema.option(None, schema.optional(shared_options.SEED))
-
-  @staticmethod
-  def expanded(value: Any) -> dict[str, Any] | None:
-    """Returns the section that True stands for; see `ShuffleOptions`."""
-    return {} if value is True else None
-
-  def problems(self, path: str, own_blocks: bool) -> list[str]:
-    """Returns what is wrong between these fields: nothing."""
-    del path, own_blocks
-    return []
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BucketMixOptions(mix_options.MixFields):
-  """How several sources share a bucketed run.
-
-  Attributes:
-    unit: What weights are shares of: 'samples', 'pixels' (height times width)
-      or 'tokens' (of text without padding; of arrays patches of
-      `buckets.patch_size`). None is tokens for lengths, and samples for
-      resolutions and kind 'weighted'.
-  """
-
-  unit: str | None = schema.option(
-    None, schema.optional(mix_units.rule("resolution", "length"))
-  )
-
-
 def _path(value: Any) -> str:
   """Returns a path; whether it can be one, opening it tells."""
   if not isinstance(value, str):
@@ -599,18 +562,18 @@ KINDS: dict[str, Kind] = {
   ),
   "length": Kind(
     TextFields,
-    bucket_sections.LengthBuckets,
+    bucket_options.LengthBuckets,
     document_dataset.DocumentOptions,
-    OrderOptions,
-    BucketMixOptions,
+    bucket_options.OrderOptions,
+    bucket_options.BucketMixOptions,
     "tokens",
   ),
   "resolution": Kind(
     ArrayFields,
-    bucket_sections.ResolutionBuckets,
+    bucket_options.ResolutionBuckets,
     array_dataset.SampleOptions,
-    OrderOptions,
-    BucketMixOptions,
+    bucket_options.OrderOptions,
+    bucket_options.BucketMixOptions,
     "samples",
     of_documents=False,
   ),
@@ -950,7 +913,7 @@ def _checked_source(
   )
   problems += found
   if shuffle is not None:
-    problems += shuffle.problems(where, row_kinds.has_own_blocks(rows))
+    problems += shuffle.problems(where, row_kinds.has_blocks(rows))
   if getattr(rows, "restrict_to_training_subset", False):
     problems += _subset_problems(path, shuffle)
   if fields is not None:

@@ -25,20 +25,20 @@ from chomp_data.index import permutation
 PERM_TYPES = tuple(permutation.PERMUTATIONS)
 
 
-def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
+def order_key(seed: int, name: str = "", order_seed: int | None = None) -> int:
   """Returns the key of a source's order.
 
   Args:
     seed: The run's seed.
     name: The source's name: sources of one run have different orders.
-    own_seed: A seed for the order of this source, in place of the run's.
+    order_seed: A seed for the order of this source, in place of the run's.
 
   Returns:
     The key, 0 .. 2**64 - 1.
   """
-  if own_seed is None:
+  if order_seed is None:
     return hashing.fold_key(seed, name, "shuffle")
-  return hashing.fold_key("own", own_seed, name, "shuffle")
+  return hashing.fold_key("own", order_seed, name, "shuffle")
 
 
 class Order(abc.ABC):

@@ -22,7 +22,7 @@ class ShuffleOptions(schema.Options):
   """How a source's rows are ordered.
 
   Attributes:
-    kind: The order of rows: 'none' is the source's own, 'full' a permutation of
+    kind: The order of rows: 'none' keeps that of the source, 'full' permutes
       the whole epoch, 'era' a permutation of each `era_length` rows, 'block' a
       permutation of blocks, and then of the rows of each few blocks.
     io_block_size: Rows of a block; None is the rows of one chunk of the store.
@@ -74,13 +74,12 @@ class ShuffleOptions(schema.Options):
       return {"kind": "era", "era_length": int(value)}
     return None
 
-  def problems(self, path: str, has_own_blocks: bool = False) -> list[str]:
+  def problems(self, path: str, has_blocks: bool = False) -> list[str]:
     """Returns what is wrong between these fields.
 
     Args:
       path: Dotted path of the section.
-      has_own_blocks: Whether the rows come in blocks of their own (packing
-        windows).
+      has_blocks: Whether the source has blocks (packing windows).
     """
     problems = schema.kind_problems(path, self)
     if self.kind == "era" and self.era_length is None:
@@ -88,7 +87,7 @@ class ShuffleOptions(schema.Options):
         f"`{path}.era_length` must be set where kind is 'era', got None. Give"
         " the rows of an era."
       )
-    if self.kind == "block" and has_own_blocks and self.io_block_size:
+    if self.kind == "block" and has_blocks and self.io_block_size:
       problems.append(
         f"`{path}.io_block_size` must be None for bin-packed rows, whose"
         f" blocks are packing windows, got {self.io_block_size}. Set"
@@ -162,7 +161,7 @@ class Windows:
     """Bytes of the chunks of one window."""
     return self.window_blocks * self.block_bytes
 
-  def kept_within(self, budget: int) -> "Windows":
+  def cached_within(self, budget: int) -> "Windows":
     """Returns the same windows, with as many cached as fit, at least one."""
     fitting = budget // max(self.window_bytes, 1)
     return dataclasses.replace(
@@ -171,7 +170,7 @@ class Windows:
 
   @property
   def total_bytes(self) -> int:
-    """Bytes of the chunks of all windows kept."""
+    """Bytes of the chunks of all cached windows."""
     return self.cache_windows * self.window_bytes
 
 
@@ -209,4 +208,4 @@ def windows_within(
     )
   most = options.cache_windows or DEFAULT_CACHE_WINDOWS
   windows = Windows(width, most, block_bytes, narrowed, most)
-  return windows.kept_within(budget)
+  return windows.cached_within(budget)

@@ -34,7 +34,7 @@ _ENDLESS = 2**62
 
 
 class ShuffledSource(row_source.RowSource):
-  """The rows of another source, reordered anew in every epoch."""
+  """The rows of another source, in another order in every epoch."""
 
   @schema.arguments(
     rows=row_source.SOURCE,
@@ -71,8 +71,8 @@ class ShuffledSource(row_source.RowSource):
       TypeError: If an argument is of a wrong type.
       ConfigError: If the options contradict each other or the source.
     """
-    own_blocks = rows.blocks(0) is not None
-    problems = options.problems(path, own_blocks)
+    has_blocks = rows.blocks(0) is not None
+    problems = options.problems(path, has_blocks)
     if len(rows) >= _ENDLESS:
       problems.append(
         f"`{path}.kind` must be 'none' for a source without an end, got"
@@ -96,7 +96,7 @@ class ShuffledSource(row_source.RowSource):
     self._block_size: int | None = None
     self._lanes = options.dealt(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
-    self._order = self._make_order(key, own_blocks, cache_bytes, path)
+    self._order = self._make_order(key, has_blocks, cache_bytes, path)
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -138,7 +138,7 @@ class ShuffledSource(row_source.RowSource):
     return self._order.positions(rows, epoch, self.rows.epochs.size(epoch))
 
   def near(self, rows: intervals.Intervals, epoch: int) -> np.ndarray:
-    """Returns ranges of positions that include given ranges of rows.
+    """Returns ranges of positions that include some ranges of rows.
 
     Args:
       rows: The first row of each range and the row after its last, counted from
@@ -192,7 +192,7 @@ class ShuffledSource(row_source.RowSource):
       cache_bytes: Bytes for this source.
     """
     if self.windows is not None:
-      self.windows = self.windows.kept_within(cache_bytes)
+      self.windows = self.windows.cached_within(cache_bytes)
       self.store.set_cache_bytes(self.windows.total_bytes)
 
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
@@ -318,7 +318,7 @@ class ShuffledSource(row_source.RowSource):
     return chunks if aligned else chunks + 1
 
   def _make_order(
-    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+    self, key: int, has_blocks: bool, cache_bytes: int, path: str
   ) -> orders.Order:
     options = self.options
     match options.kind:
@@ -329,15 +329,15 @@ class ShuffledSource(row_source.RowSource):
           options.era_length or 1, key, perm_type=options.perm_type
         )
       case "block":
-        return self._block_order(key, own_blocks, cache_bytes, path)
+        return self._block_order(key, has_blocks, cache_bytes, path)
     return orders.NoneOrder()
 
   def _block_order(
-    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+    self, key: int, has_blocks: bool, cache_bytes: int, path: str
   ) -> orders.Order:
     options, lanes = self.options, self._lanes
     default = lanes.window_blocks
-    if own_blocks:
+    if has_blocks:
       sizes = np.sort(np.diff(self._blocks(0)))
       # The mean of the longest blocks: a cache that is too small for one
       # window fetches its chunks many times.
@@ -363,7 +363,7 @@ class ShuffledSource(row_source.RowSource):
     if self.windows.narrowed is not None:
       logging.warning("%s: %s.", path, self.windows.narrowed)
     width = self.windows.window_blocks
-    if own_blocks:
+    if has_blocks:
       blocks = unequal_blocks.UnequalBlockOrder(
         boundaries=self._blocks,
         window_blocks=width,

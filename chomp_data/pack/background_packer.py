@@ -14,9 +14,9 @@ from chomp_data.stores import side_index
 
 
 class BackgroundPacker:
-  """Writes indexes of orders of documents, and removes those that are past.
+  """Writes indexes of orders of documents; removes those of earlier epochs.
 
-  Reshuffled documents are packed anew in each epoch: 10**6 documents take 0.1
+  Reshuffled documents are packed again for each epoch: 10**6 documents take 0.1
   to 0.4 s compiled and 2.5 s in NumPy, for which no batch should wait.
   """
 

@@ -79,7 +79,7 @@ class PackingReport:
 
   @property
   def padding(self) -> float:
-    """Share of positions that are filler."""
+    """Share of positions that are padding."""
     return 1 - self.utilisation
 
   def lines(self, options: BinOptions) -> list[str]:
@@ -297,7 +297,7 @@ class BinSource(packed_source.PackedSource):
       [
         f"[{self.name}] bin: {self.options.packing_algorithm} over"
         f" {self._documents.order.num_windows} windows of"
-        f" {self.options.packing_buffer_docs} documents, {len(self)} rows an"
+        f" {self.options.packing_buffer_docs} documents, {len(self)} rows per"
         " epoch",
         *self.report().lines(self.options),
       ]
@@ -320,8 +320,8 @@ class BinSource(packed_source.PackedSource):
     if ffd:
       logging.warning(
         "%s: the packing of an epoch takes about %.2g GB beside the store; a"
-        " reader makes the next one from half of an epoch on, and removes those"
-        " it made when they are past.",
+        " reader packs the next epoch from half of one on, and removes the"
+        " packings that it wrote once their epochs are over.",
         path,
         5e-9 * self.store.num_documents,
       )

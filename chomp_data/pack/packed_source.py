@@ -32,7 +32,7 @@ COUNTS_CACHED = 4
 
 
 class PackedSource(row_source.RowSource):
-  """Rows packed from the documents of a store, in an order of their own."""
+  """Rows packed from the documents of a store, in some order."""
 
   kind: ClassVar[str]
 

@@ -75,7 +75,7 @@ class SequentialOptions(PackingOptions):
 
   Attributes:
     tail: What becomes of the tokens after the last whole row of an epoch:
-      'pad' keeps them in a row with filler, 'drop' leaves them out.
+      'pad' keeps them in a padded row, 'drop' leaves them out.
   """
 
   tail: str = schema.option("pad", schema.choice(("pad", "drop")))

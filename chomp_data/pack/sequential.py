@@ -27,8 +27,8 @@ from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 
-# Documents per window in the store's own order: those searched for the first
-# one of a row. There is one sum of 8 bytes per window.
+# Documents per window in the store's order; the first one of a row is searched
+# for in them. There is one sum of 8 bytes per window.
 _STORED_WINDOW = 16
 _WINDOW_BLOCKS = 8
 # Documents per second of a pass, a low estimate; for messages only.
@@ -207,7 +207,7 @@ class SequentialSource(packed_source.PackedSource):
     return (
       f"[{self.name}] sequential: {totals.documents} documents"
       f" ({totals.empty} empty, skipped), {self._num_tokens} tokens,"
-      f" {len(self)} rows an epoch, tail {tail}\n"
+      f" {len(self)} rows per epoch, tail {tail}\n"
       f"  seq_len={self.seq_len} add_bos={self.options.add_bos}"
       f" add_eos={self.options.add_eos}"
       f" shuffle_documents={self.options.shuffle_documents}"

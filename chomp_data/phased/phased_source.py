@@ -93,8 +93,8 @@ class PhaseEpochs(epochs_lib.Epochs):
       yield phase, pick, rows[pick] + self._shifts[phase]
 
 
-class _EpochsOfOthers(row_source.RowSource):
-  """Rows whose epochs consume what those of other sources do."""
+class _DelegatingSource(row_source.RowSource):
+  """Rows whose blocks and units are, by epoch, those of other sources."""
 
   @abc.abstractmethod
   def _source_of(self, epoch: int) -> row_source.RowSource:
@@ -115,7 +115,7 @@ class _EpochsOfOthers(row_source.RowSource):
     return self._source_of(epoch).units(epoch, positions, unit)
 
 
-class PhasedSource(_EpochsOfOthers):
+class PhasedSource(_DelegatingSource):
   """Rows in their order, from a different source in each phase.
 
   Attributes:
@@ -135,7 +135,7 @@ class PhasedSource(_EpochsOfOthers):
 
     Args:
       phases: Sources by the first epoch of each, one of them from epoch 0.
-      fingerprint: What decides the rows, as JSON values.
+      fingerprint: What determines the rows, as JSON values.
       heading: First line of the summary.
     """
     self.phases: tuple[tuple[int, shuffled.ShuffledSource], ...] = tuple(
@@ -163,7 +163,7 @@ class PhasedSource(_EpochsOfOthers):
 
   @property
   def windows(self) -> shuffle_options.Windows | None:
-    """The windows of the first phase: later ones narrow no other source's."""
+    """The windows of the first phase, which share the budget of the run."""
     return self._sources[0].windows
 
   def keep_windows(self, cache_bytes: int) -> None:
@@ -226,7 +226,7 @@ class PhasedSource(_EpochsOfOthers):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     return self._fingerprint
 
   def describe(self) -> str:
@@ -242,7 +242,7 @@ class PhasedSource(_EpochsOfOthers):
     return "\n".join(lines)
 
 
-class RemainderSource(_EpochsOfOthers):
+class RemainderSource(_DelegatingSource):
   """Rows of pieces of documents, as rows of these documents.
 
   Attributes:
@@ -302,7 +302,7 @@ class RemainderSource(_EpochsOfOthers):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides the rows over what remains, as JSON values."""
+    """What determines the rows over the pieces, as JSON values."""
     return self._pieces.fingerprint
 
   def describe(self) -> str:
@@ -360,24 +360,24 @@ def of_joining_stores(
 def continued(
   source: Ordered,
   first_epoch: shuffled.ShuffledSource,
-  after: Mapping[str, Any],
+  previous_run: Mapping[str, Any],
 ) -> PhasedSource:
   """Returns a source whose first epoch is what remains of another run's.
 
   Args:
     source: The rows of all other epochs.
     first_epoch: Rows of a `RemainderSource`, in their order.
-    after: What decides what remains, as JSON values.
+    previous_run: What determines the remaining pieces, as JSON values.
   """
   begins_at = dict(source.phases)
-  left = first_epoch.rows
-  assert isinstance(left, RemainderSource)
+  pieces = first_epoch.rows
+  assert isinstance(pieces, RemainderSource)
   return PhasedSource(
     {1: begins_at[0], **begins_at, 0: first_epoch},
-    fingerprint={**source.fingerprint, "after": dict(after)},
+    fingerprint={**source.fingerprint, "after": dict(previous_run)},
     heading=(
-      f"[{source.name}] goes on after row {after['rows']} of an earlier run:"
-      f" {left.remaining.num_tokens} of {source.store.num_tokens} tokens remain"
-      " of its epoch"
+      f"[{source.name}] continues after row {previous_run['rows']} of an"
+      f" earlier run: {pieces.remaining.num_tokens} of"
+      f" {source.store.num_tokens} tokens remain of its epoch"
     ),
   )

@@ -31,8 +31,6 @@ from chomp_data.stores import side_index
 
 # Kinds of rows that give every token once an epoch.
 PACKED = ("sequential", "bin")
-# Rows planned at once.
-_BLOCK = 65_536
 # For so many rows and more, progress is shown while they are planned.
 _MANY_ROWS = 1 << 18
 # The fingerprint has the width of windows of that run: do not narrow it here.
@@ -82,7 +80,8 @@ class PreviousRunSource:
     self.after: dict[str, Any] = {}
     if not self._num_read:
       logging.info(
-        "%s: %r begins anew: row %d ended an epoch of the earlier run.",
+        "%s: %r starts from its beginning: row %d ended an epoch of the earlier"
+        " run.",
         path,
         name,
         rows,
@@ -119,8 +118,8 @@ class PreviousRunSource:
       },
       self._path,
     )
-    after = saved.get("after")
-    if after is None:
+    previous_run = saved.get("after")
+    if previous_run is None:
       return source
     store = source.phases[0][1].store
     members = None
@@ -128,21 +127,23 @@ class PreviousRunSource:
       members = store.members
     previous = PreviousRunSource(
       self._name,
-      after["source"],
-      after["rows"],
+      previous_run["source"],
+      previous_run["rows"],
       members or self._opened[:1],
       self._path,
     )
     remaining = previous.remaining
-    if remaining is None or remaining.pieces.digest != after["rest"]:
+    if remaining is None or remaining.pieces.digest != previous_run["rest"]:
       raise self._error(
-        "be of a run whose own start can be told again",
-        f"one after row {after['rows']} of another, of which something else"
-        " remains now",
+        "be of a run whose start_after can be planned again",
+        f"one after row {previous_run['rows']} of another, of which other"
+        " tokens remain now",
         _SAME_VERSION,
       )
     pieces = phased_source.RemainderSource(self._rows(first, remaining))
-    return phased_source.continued(source, self._shuffled(first, pieces), after)
+    return phased_source.continued(
+      source, self._shuffled(first, pieces), previous_run
+    )
 
   def _checked(self, saved: Mapping[str, Any]) -> shuffled.ShuffledSource:
     """Returns the source of one phase, whose fingerprint must be the same."""
@@ -162,7 +163,7 @@ class PreviousRunSource:
     return source
 
   def _store(self, saved: Mapping[str, Any]) -> stores.Store:
-    """Returns the store that a fingerprint names: the first of those of now."""
+    """Returns the store that a fingerprint names, of the first stores open."""
     hashes = [store.hash for store in self._opened]
     for count in range(1, len(hashes) + 1):
       if concatenated.hash_of(hashes[:count]) == saved.get("store"):
@@ -170,8 +171,9 @@ class PreviousRunSource:
     raise self._error(
       "be of a run over the same stores, or the first of them",
       f"one over the store of hash {saved.get('store')}, now"
-      f" {', '.join(f'{one.path} of {one.hash}' for one in self._opened)}",
-      "Give a source of other data another name: it begins anew.",
+      f" {', '.join(f'{s.path} of {s.hash}' for s in self._opened)}",
+      "Give a source of other data another name: it then starts from its"
+      " beginning.",
     )
 
   def _rows(
@@ -184,7 +186,7 @@ class PreviousRunSource:
         f"be of a run with rows of kind {' or '.join(map(repr, PACKED))}, which"
         " give every token of an epoch once",
         f"rows of kind {kind!r}",
-        "Give the source another name: it begins anew.",
+        "Give the source another name: it then starts from its beginning.",
       )
     options, problems = row_kinds.read(
       "rows", {"kind": kind, **saved["rows"]}, saved["seq_len"]
@@ -222,8 +224,8 @@ class PreviousRunSource:
     offered = intervals.merged(
       np.append(begins, end), np.append(ends, self._whole.num_tokens)
     )
-    left = intervals.difference(offered, self._read_tokens())
-    return remainder.pieces(self._whole, *left)
+    unread = intervals.difference(offered, self._read_tokens())
+    return remainder.pieces(self._whole, *unread)
 
   def _is_in_order(self) -> bool:
     """Returns whether the epoch's rows are the store's tokens in order."""
@@ -249,13 +251,13 @@ class PreviousRunSource:
       "rows",
       self._num_read >= _MANY_ROWS,
     ) as bar:
-      for low in range(self._first_row, end, _BLOCK):
-        high = min(low + _BLOCK, end)
-        spans = self._source.plan(np.arange(low, high))
+      for spans in row_source.planned_blocks(
+        self._source, self._first_row, end
+      ):
         parts.append(
           intervals.merged(spans.offset, spans.offset + spans.stored()[0])
         )
-        bar.update(high - low)
+        bar.update(spans.num_rows)
     return intervals.merged(*map(np.concatenate, zip(*parts, strict=True)))
 
   def _check(self, problems: Sequence[str]) -> None:

@@ -24,14 +24,12 @@ from chomp_data.splice import source as splice_source
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
 _MAX_LISTED = 2**20
 _CACHED_EPOCHS = 4
-# To invert the order of a row costs as much as to search so many positions.
-_INVERSE_COST = 4
 # A document may be missing from some epochs, in a tail that is dropped, but
 # not from so many in a row.
 _MAX_EMPTY_EPOCHS = 64
 # Rows that are planned, and positions that are searched, at once.
 _BLOCK = 2**16
-# Rows yielded at once: few at first, since few may be wanted.
+# Rows yielded at once: few at first, because a caller may need only few.
 _FIRST_ROWS, _MAX_ROWS = 16, 4_096
 # Seconds to find a document in an epoch with another order of documents, and
 # documents that are ordered per second.
@@ -204,36 +202,18 @@ class SourceTrail:
     if not index:
       return 0
     phase = phased_source.phase_at(self._source, epoch)
-    if _has_one_span(phase.rows) and _size(self._rows_of(epoch)) > _MAX_LISTED:
-      return self._count_many(epoch, index)
+    rows = self._rows_of(epoch)
+    if _has_one_span(phase.rows) and _size(rows) > _MAX_LISTED:
+      return sum(
+        int(np.sum(phase.positions(numbers, epoch) < index))
+        for numbers in _blocks(rows)
+      )
     total = 0
     for positions in self._positions(epoch, 0, index):
       if _has_one_span(phase.rows):
         total += len(positions)
       else:
         total += self._spans_in(phase, phase.epochs.start(epoch) + positions)
-    return total
-
-  def _count_many(self, epoch: int, index: int) -> int:
-    """Returns the number of rows of an epoch at positions below one."""
-    phase = phased_source.phase_at(self._source, epoch)
-    rows, total = self._rows_of(epoch), 0
-    for first, last in phase.near(rows, epoch).tolist():
-      if last <= index:
-        edges = np.clip(rows, first, last)
-        total += int((edges[1] - edges[0]).sum())
-      elif first >= index:
-        break
-      elif _INVERSE_COST * _size(rows) < index - first:
-        return sum(
-          int(np.sum(phase.positions(numbers, epoch) < index))
-          for numbers in _blocks(rows)
-        )
-      else:
-        total += sum(
-          len(self._search_positions(epoch, at, min(at + _BLOCK, index)))
-          for at in range(first, index, _BLOCK)
-        )
     return total
 
   def _spans_in(self, rows: row_source.RowSource, numbers: np.ndarray) -> int:

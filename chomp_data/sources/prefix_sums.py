@@ -26,7 +26,7 @@ _EPOCHS_CACHED = 3
 
 
 class UnitSource(Protocol):
-  """The part of a `RowSource` that tells what its rows consume."""
+  """The part of a `RowSource` that sums of units need."""
 
   @property
   def epochs(self) -> epochs_lib.Epochs: ...

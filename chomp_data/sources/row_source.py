@@ -80,9 +80,10 @@ class RowSource(abc.ABC):
   """Rows of `seq_len` tokens, any of them by random access.
 
   Attributes:
-    name: The source's name in a pipeline; seeds and logs go by it.
+    name: The source's name in a pipeline, from which seeds are derived; also in
+      logs.
     store: Where its tokens are.
-    layout: How its rows look around their spans.
+    layout: Padding, special tokens and positions of its rows.
     document_slots: Most documents a row can hold.
     options: What it was made from; an `eos_token_id` in it overrides the
       tokenizer's.
@@ -104,7 +105,7 @@ class RowSource(abc.ABC):
 
   @abc.abstractmethod
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows, in the order given, without reading a token.
+    """Plans rows in their order in `rows`, without reading a token.
 
     Args:
       rows: int64[N], at least 0, of any epoch, in any order.
@@ -120,7 +121,7 @@ class RowSource(abc.ABC):
 
   def describe(self) -> str:
     """Returns a summary for the log, several lines."""
-    return f"[{self.name}] {len(self)} rows an epoch"
+    return f"[{self.name}] {len(self)} rows per epoch"
 
   @schema.arguments(**PREPARE_RULES)
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
@@ -145,7 +146,7 @@ class RowSource(abc.ABC):
 
     Returns:
       int64[num_blocks + 1], from 0 to the rows of the epoch, or None where
-      rows form no blocks of their own.
+      rows form no blocks.
     """
     integers.whole("epoch", epoch)
     return None
@@ -250,7 +251,7 @@ class RowSource(abc.ABC):
       last column, or padding. `loss_weight` float32[N, seq_len], what each
       position's target weighs, 0 where it is not trained on: always of a store
       with weights; `label_weight` float32[N, seq_len], what each position's
-      own token weighs as a target.
+      token itself weighs as a target.
     """
     _checked_spans(spans)
     if extra != ():

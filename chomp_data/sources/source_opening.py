@@ -84,15 +84,15 @@ def check_tokenizers(
   for name, store in by_name.items():
     tokenizer = store.opened.tokenizer_identity, _special(store)
     kinds.setdefault(tokenizer, (name, store))
-  for (one, store), (other, second) in itertools.combinations(
+  for (name, store), (second_name, second) in itertools.combinations(
     kinds.values(), 2
   ):
     if tokenizers_differ(store, second):
       raise schema.ConfigError(
         [
           f"`{path}.sources` must be of one tokenizer, got"
-          f" {_shown(store)} of {one!r} and {_shown(second)} of {other!r}."
-          " Prepare them with one tokenizer, or set"
+          f" {_shown(store)} of {name!r} and {_shown(second)} of"
+          f" {second_name!r}. Prepare them with one tokenizer, or set"
           f" `{path}.mix.allow_tokenizer_differences` to True."
         ]
       )
@@ -101,8 +101,8 @@ def check_tokenizers(
   ]
   if unknown:
     logging.warning(
-      "%s.sources: which tokenizer made the tokens of %s is not known: that it"
-      " is the one of the others is not checked. Name it in"
+      "%s.sources: the tokenizer of the tokens of %s is not known, and so not"
+      " compared with those of other sources. Name it in"
       " array_record.tokenizer.",
       path,
       ", ".join(unknown),
@@ -111,10 +111,15 @@ def check_tokenizers(
 
 def tokenizers_differ(store: stores.Store, second: stores.Store) -> bool:
   """Returns whether two tokenizers are known to differ."""
-  one, other = store.opened.tokenizer_identity, second.opened.tokenizer_identity
-  # A name says nothing about a hash.
-  if one and other and one[0] == other[0]:
-    return one != other
+  first_identity = store.opened.tokenizer_identity
+  second_identity = second.opened.tokenizer_identity
+  # A name cannot be compared with a hash.
+  if (
+    first_identity
+    and second_identity
+    and first_identity[0] == second_identity[0]
+  ):
+    return first_identity != second_identity
   return any(
     a is not None and b is not None and a != b
     for a, b in zip(_special(store), _special(second), strict=True)

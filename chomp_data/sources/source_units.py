@@ -16,8 +16,6 @@ from chomp_data.sources import row_units
 # A pass over this many rows takes about a second, and is reported.
 LONG_PASS = 1_000_000
 _PASS_RATE = 1.5e6  # rows planned per second, a low estimate
-# Rows planned at once to find the longest one.
-_PLANNED_ROWS = 65_536
 
 
 def are_known(source: row_source.RowSource, unit: str) -> bool:
@@ -97,10 +95,7 @@ class SourceUnits(prefix_sums.PrefixSums):
     if end_row > LONG_PASS:
       return most
     longest = 0
-    for first_row in range(0, end_row, _PLANNED_ROWS):
-      spans = self._rows.plan(
-        np.arange(first_row, min(first_row + _PLANNED_ROWS, end_row))
-      )
+    for spans in row_source.planned_blocks(self._rows, 0, end_row):
       units = row_units.planned_units(spans, "tokens")
       longest = max(longest, int(units.max()))
     return rows * longest

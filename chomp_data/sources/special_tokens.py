@@ -33,7 +33,8 @@ def row_layout(
     store: Its tokenizer gives the ids that the options do not.
     options: Which token pads rows, and ids that override the tokenizer's.
     seq_len: Positions of a row.
-    eos_before_document: Whether EOS stands left of a shifted document.
+    eos_before_document: Whether EOS is put before a document that does not
+      begin at column 0.
     path: Dotted path of the options, for messages.
 
   Returns:

@@ -420,8 +420,8 @@ class MultiSpliceOptions(ScheduleOptions, ShareOptions):
     bounds = self.group_by_length
     if bounds and (groups or self.group_by_meta):
       messages.append(
-        f"`{path}.group_by_length` must be None where groups are listed or kept"
-        f" by the store, got {bounds}. Unset one of them."
+        f"`{path}.group_by_length` must be None where groups are listed or in"
+        f" the store, got {bounds}. Unset one of them."
       )
     group_of: dict[str, str] = {}
     for name, ids in groups:

@@ -4,7 +4,7 @@
 
 A document has a quota of rows in an epoch; its rows are samples k of that
 quota. A sample is mapped to the number of a pair, by the balance mode, and
-that number to a start and a column, in an order that may be permuted anew each
+that number to a start and a column, in an order that may be another in each
 epoch.
 
     17 starts, quota 17   k = 0, 1, 2, ... -> starts 0, 1, 2, ...
@@ -62,7 +62,7 @@ class PairOrder:
   """The pairs of documents of one stride, and the order of their axes.
 
   Unshuffled, starts ascend and offsets ascend inside them. Each axis can be
-  permuted anew every epoch: as a whole, or within eras of a given length. A
+  permuted in every epoch: as a whole, or within eras of a given length. A
   pair is computed from its number alone.
 
   Attributes:
@@ -87,13 +87,13 @@ class PairOrder:
     document: np.ndarray,
     epoch: np.ndarray,
   ) -> np.ndarray:
-    """Returns what comes at each place of a document's axis of starts.
+    """Returns the start at each place of a document's axis of starts.
 
     Args:
       index: int64[N], places.
       size: int64[N], lengths of the axes.
-      document: int64[N], the document, for its own order.
-      epoch: int64[N], the epoch, for its own order.
+      document: int64[N], the document, whose order is used.
+      epoch: int64[N], the epoch, whose order is used.
 
     Returns:
       int64[N], the places themselves where starts are not shuffled.
@@ -115,8 +115,8 @@ class PairOrder:
     Args:
       lengths: int64[N], the length of each pair's document.
       pair: int64[N], 0 <= pair < space.num_pairs(lengths).
-      document: int64[N], the document, for its own order.
-      epoch: int64[N], the epoch, for its own order.
+      document: int64[N], the document, whose order is used.
+      epoch: int64[N], the epoch, whose order is used.
 
     Returns:
       (t_index, s_index), int64[N] each.
@@ -152,7 +152,7 @@ class PairOrder:
     document: np.ndarray,
     epoch: np.ndarray,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As `decode`, where permuted starts have different numbers of offsets."""
+    """Returns starts and columns where permuted starts differ in offsets."""
     decoded = np.empty((2, len(pair)), np.int64)
     groups, member = np.unique(
       np.stack([document, epoch, lengths]), axis=1, return_inverse=True

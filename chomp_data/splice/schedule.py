@@ -362,7 +362,7 @@ def _epoch_rows(
     row_estimate = float(np.sum(usable)) * float(num_pairs.max(initial=0))
   if row_estimate >= _MAX_ROWS:
     raise ValueError(
-      f"must have fewer than {_MAX_ROWS} rows an epoch, got about"
+      f"must have fewer than {_MAX_ROWS} rows per epoch, got about"
       f" {row_estimate:.3g}. Use larger strides, or set epoch_length."
     )
   if balance_mode == "by_document":

@@ -8,8 +8,8 @@
     'shortest' 4, 2, 0, ...
 
 Only lengths are read, and ids and metadata where options name them; tokens of
-other documents never are. What is selected of a large store is stored beside
-it, for other processes and runs.
+other documents never are. The selection from a large store is stored beside it,
+for other processes and runs.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def _metadata_fields(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
   fields = []
   for name, values in named_pairs(value):
     values = (values,) if isinstance(values, str) else tuple(values)
-    if not all(isinstance(one, str) for one in values):
+    if not all(isinstance(text, str) for text in values):
       raise TypeError
     if not values:
       raise ValueError
@@ -159,7 +159,7 @@ class SelectionOptions(schema.Options):
       problems.append(
         f"`{path}.restrict_to_training_subset` needs `initial_batch_size`"
         f" and `max_train_batches`, got {sizes[0]} and {sizes[1]}. Set both"
-        " to the run whose tokens are meant."
+        " to those of the run whose tokens form the subset."
       )
     return problems
 
@@ -352,11 +352,11 @@ class Selection:
       documents, lengths = best(mode, limits)
       num_candidates = len(documents)
       if fill and count is not None and num_candidates < count:
-        fillers, filler_lengths = best("longest", subset)
-        others = np.flatnonzero(~np.isin(fillers, documents))
-        others = others[: count - num_candidates]
-        documents = np.concatenate([documents, fillers[others]])
-        lengths = np.concatenate([lengths, filler_lengths[others]])
+        longest, longest_lengths = best("longest", subset)
+        extra = np.flatnonzero(~np.isin(longest, documents))
+        extra = extra[: count - num_candidates]
+        documents = np.concatenate([documents, longest[extra]])
+        lengths = np.concatenate([lengths, longest_lengths[extra]])
       return {
         "documents": documents,
         "lengths": lengths,

@@ -44,11 +44,11 @@ _MAX_LENGTH = 2**62
 
 @dataclasses.dataclass(frozen=True)
 class DocumentShares:
-  """What options say of single documents, by index into those selected.
+  """Options of single documents, by their index in the selected documents.
 
   Attributes:
     weights: Extra weights; the others are 1.
-    overrides: (content_stride, alpha) of documents with either of their own.
+    overrides: (content_stride, alpha) of documents for which one is set.
     groups: int64[D], each document's group, or None for no groups.
     group_names: Names by number.
     group_weights: Weights by number; the others are 1.
@@ -71,7 +71,7 @@ def resolve(
 
   Args:
     store: Where the documents are.
-    documents: Those selected.
+    documents: The selected documents.
     options: Which documents weigh more, differ or form groups.
     path: Dotted path of the options, for messages.
 
@@ -125,11 +125,11 @@ def check(
   usable: np.ndarray,
   path: str,
 ) -> None:
-  """Refuses weights of 0 for all, and groups that would never get a row.
+  """Raises an error if all weights are 0, or a group gets no row.
 
   Args:
-    shares: Of `resolve`.
-    options: The same.
+    shares: What the options set for single documents.
+    options: The options.
     usable: bool[D], documents that can be copied.
     path: Dotted path of the options, for messages.
 

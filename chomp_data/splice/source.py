@@ -377,8 +377,8 @@ class SpliceSource(row_source.RowSource):
     ):
       logging.warning(
         "%s: shuffle_content with offset_domain='tight' looks up to K starts"
-        " of each document anew in every epoch (about 0.4 ms a document and"
-        " epoch) for %d documents. shuffle.kind='full' costs nothing.",
+        " of each document again in every epoch (about 0.4 ms per document"
+        " and epoch) for %d documents. shuffle.kind='full' costs nothing.",
         path,
         count,
       )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The section `config.data.buckets`: which static shapes batches have."""
+"""Options of runs in buckets: their shapes, orders and mix."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -13,16 +13,18 @@ from chomp_data import schema
 from chomp_data.bucket import pieces
 from chomp_data.mix import mix_options
 from chomp_data.rows import buckets as buckets_lib
+from chomp_data.sources import mix_units
+from chomp_data.sources import shared_options
 from chomp_data.stores import samples
 
 Bucket = buckets_lib.Bucket
 
 UNBUCKETED = ("error", "drop")
 
-# What every batch of arrays carries.
-_OWN_FIELDS = ("height", "width", "dataset_id", "sample_id")
+# Fields of every batch of arrays.
+_BATCH_FIELDS = ("height", "width", "dataset_id", "sample_id")
 
-# A side or a batch beyond this is a slip of the finger.
+# Larger sides and batches are mistakes in the config.
 MAX_SIDE = 2**24
 _MAX_POSITIONS = 2**34
 
@@ -31,10 +33,11 @@ def _rising(value: Any) -> tuple[int, ...]:
   """Returns whole numbers of at least 2, each above the one before."""
   if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
     raise TypeError
-  found = tuple(schema.integer(2, MAX_SIDE).convert(own) for own in value)
-  if not found or any(a >= b for a, b in itertools.pairwise(found)):
+  side = schema.integer(2, MAX_SIDE)
+  lengths = tuple(side.convert(length) for length in value)
+  if not lengths or any(a >= b for a, b in itertools.pairwise(lengths)):
     raise ValueError
-  return found
+  return lengths
 
 
 def _sizes(value: Any) -> tuple[tuple[int, int], ...]:
@@ -42,45 +45,45 @@ def _sizes(value: Any) -> tuple[tuple[int, int], ...]:
   if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
     raise TypeError
   side = schema.integer(1, MAX_SIDE)
-  found = []
+  sizes = []
   for pair in value:
     height, width = pair
-    found.append((side.convert(height), side.convert(width)))
-  if not found or len(set(found)) < len(found):
+    sizes.append((side.convert(height), side.convert(width)))
+  if not sizes or len(set(sizes)) < len(sizes):
     raise ValueError
-  return tuple(found)
+  return tuple(sizes)
 
 
 def _names(value: Any) -> tuple[str, ...]:
   if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
     raise TypeError
-  found = tuple(schema.text().convert(own) for own in value)
-  if len(set(found)) < len(found):
+  names = tuple(schema.text().convert(name) for name in value)
+  if len(set(names)) < len(names):
     raise ValueError
-  return found
+  return names
 
 
 def _fields(value: Any) -> tuple[tuple[str, Any], ...]:
-  """Returns (name, what the data does not say of it or None) pairs."""
+  """Returns pairs (name, shape and dtype, or None if the data has them)."""
   if isinstance(value, Mapping):
     items = list(value.items())
   else:
     # A list of pairs is what a mapping becomes here.
-    items = [own if not isinstance(own, str) else (own, None) for own in value]
+    items = [(pair, None) if isinstance(pair, str) else pair for pair in value]
   if isinstance(value, str) or not items:
     raise TypeError
-  found = {}
+  fields = {}
   for name, section in items:
     name = schema.text().convert(name)
-    if name in found:
+    if name in fields:
       raise ValueError
     if section is None or isinstance(section, samples.ArrayField):
-      found[name] = section
+      fields[name] = section
     elif set(section) <= {"shape", "dtype"}:
-      found[name] = samples.ArrayField(**section)
+      fields[name] = samples.ArrayField(**section)
     else:
       raise ValueError
-  return tuple(found.items())
+  return tuple(fields.items())
 
 
 def _batch_sizes(value: Any) -> tuple[tuple[str, int], ...]:
@@ -89,26 +92,26 @@ def _batch_sizes(value: Any) -> tuple[tuple[str, int], ...]:
   if isinstance(items, str):
     raise TypeError
   rows = schema.integer(1, MAX_SIDE)
-  found = {}
+  sizes = {}
   for name, count in items:
-    if not isinstance(name, str) or name in found:
+    if not isinstance(name, str) or name in sizes:
       raise TypeError
-    found[name] = rows.convert(count)
-  return tuple(sorted(found.items()))
+    sizes[name] = rows.convert(count)
+  return tuple(sorted(sizes.items()))
 
 
 def _stages(value: Any) -> Any:
   """Returns (step, weights) pairs; buckets may be written as numbers."""
   if isinstance(value, str | Mapping):
     raise TypeError
-  found = []
+  stages = []
   for step, weights in value:
     items = weights.items() if isinstance(weights, Mapping) else weights
     named = [
       (str(n) if isinstance(n, numbers.Integral) else n, w) for n, w in items
     ]
-    found.append((step, named))
-  return mix_options.STAGES.convert(found) or None
+    stages.append((step, named))
+  return mix_options.STAGES.convert(stages) or None
 
 
 _BUCKET_STAGES = schema.optional(
@@ -145,7 +148,7 @@ class LengthBuckets(schema.Options):
   stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns which of these fields decide batches, as JSON values."""
+    """Returns which of these fields determine batches, as JSON values."""
     return {"assign": self.assign}
 
   def buckets(self) -> tuple[Bucket, ...]:
@@ -158,19 +161,21 @@ class LengthBuckets(schema.Options):
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     wrong = [n for n in self.lengths if self.tokens_per_batch % n]
-    found = [
+    problems = [
       f"`{path}.tokens_per_batch` must be a multiple of every length, so that"
       f" all batches hold as many tokens, got {self.tokens_per_batch} with"
       f" {', '.join(map(str, wrong))}. Change one of them."
     ] * bool(wrong)
     uneven = [n for n in self.lengths if n & (n - 1)]
     if self.assign == "powers_of_two" and uneven:
-      found.append(
+      problems.append(
         f"`{path}.lengths` must be powers of two with assign 'powers_of_two',"
         f" got {', '.join(map(str, uneven))}. Change them, or use"
         " 'least_waste'."
       )
-    return found + _unknown_buckets(path, self.stages, map(str, self.lengths))
+    return problems + _unknown_buckets(
+      path, self.stages, map(str, self.lengths)
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,7 +186,7 @@ class ResolutionBuckets(schema.Options):
     sizes: (height, width) of each bucket; None takes those that occur in the
       data.
     fields: Which arrays of a sample batches hold, by name; shape and dtype
-      are given where the data does not say them.
+      are required where the data does not have them.
     metadata: Which numbers of a sample batches hold, by name.
     unbucketed: What happens when a sample is of no bucket's size: an 'error',
       or 'drop' leaves it out.
@@ -224,7 +229,7 @@ class ResolutionBuckets(schema.Options):
   stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns which of these fields decide batches, as JSON values."""
+    """Returns which of these fields determine batches, as JSON values."""
     return {
       "fields": list(self.array_fields()),
       "metadata": list(self.metadata),
@@ -235,9 +240,9 @@ class ResolutionBuckets(schema.Options):
     self, sizes: Sequence[tuple[int, int]], batch_size: int
   ) -> tuple[Bucket, ...]:
     """Returns the buckets of sizes, in their order."""
-    own = dict(self.batch_sizes)
+    batch_sizes = dict(self.batch_sizes)
     return tuple(
-      Bucket(name, own.get(name, batch_size), size)
+      Bucket(name, batch_sizes.get(name, batch_size), size)
       for size in sizes
       for name in [buckets_lib.size_name(*size)]
     )
@@ -248,27 +253,64 @@ class ResolutionBuckets(schema.Options):
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
-    given = [*self.array_fields(), *self.metadata]
+    names = [*self.array_fields(), *self.metadata]
     wrong = [
       name
-      for name in dict.fromkeys(given)
-      if name in _OWN_FIELDS or given.count(name) > 1
+      for name in dict.fromkeys(names)
+      if name in _BATCH_FIELDS or names.count(name) > 1
     ]
-    found = [
+    problems = [
       f"`{path}.fields` and `metadata` must name nothing twice, and nothing"
-      f" that batches have anyway ({', '.join(_OWN_FIELDS)}), got"
+      f" that batches have anyway ({', '.join(_BATCH_FIELDS)}), got"
       f" {', '.join(map(repr, wrong))}. Leave it out."
     ] * bool(wrong)
     if self.sizes is None:
-      return found  # Buckets are known when samples are.
+      return problems  # Buckets are known when samples are.
     known = [buckets_lib.size_name(*size) for size in self.sizes]
-    return found + unknown_buckets_of(self, path, known)
+    return problems + unknown_buckets_of(self, path, known)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrderOptions(schema.Options):
+  """`shuffle` of a source in buckets: it is permuted in every epoch.
+
+  Attributes:
+    seed: Seed of this order; None derives one from the run's seed.
+  """
+
+  seed: int | None = schema.option(None, schema.optional(shared_options.SEED))
+
+  @staticmethod
+  def expanded(value: Any) -> dict[str, Any] | None:
+    """Returns the section that a short form means: True has defaults."""
+    return {} if value is True else None
+
+  def problems(self, path: str, has_blocks: bool) -> list[str]:
+    """Returns what is wrong between these fields: nothing."""
+    del path, has_blocks
+    return []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BucketMixOptions(mix_options.MixFields):
+  """How several sources share a bucketed run.
+
+  Attributes:
+    unit: What weights are shares of: 'samples', 'pixels' (height times width)
+      or 'tokens' (of text without padding; of arrays patches of
+      `buckets.patch_size`). None is tokens for lengths, and samples for
+      resolutions and kind 'weighted'.
+  """
+
+  unit: str | None = schema.option(
+    None, schema.optional(mix_units.rule("resolution", "length"))
+  )
 
 
 def unknown_buckets_of(
   options: ResolutionBuckets, path: str, known: Sequence[str]
 ) -> list[str]:
-  """Returns where options name buckets that there are not."""
+  """Returns a message for each list of options with unknown buckets."""
   unknown = [name for name, _ in options.batch_sizes if name not in known]
   return [
     f"`{path}.batch_sizes` must name buckets, got"
@@ -278,26 +320,26 @@ def unknown_buckets_of(
 
 
 def _unknown_buckets(path: str, stages: Any, known: Any) -> list[str]:
-  known, found = list(known), []
+  known, problems = list(known), []
   stages = list(stages or ())
   for i, (_, weights) in enumerate(stages):
     unknown = [name for name, _ in weights if name not in known]
     if unknown:
-      found.append(
+      problems.append(
         f"`{path}.stages[{i}]` must name buckets, got"
         f" {', '.join(map(repr, unknown))}; there are {', '.join(known)}."
         " Correct it."
       )
   used = {name for _, weights in stages for name, _ in weights}
   idle = [name for name in known if name not in used]
-  if stages and idle and not found:
-    found.append(
+  if stages and idle and not problems:
+    problems.append(
       f"`{path}.stages` must weigh every bucket in some stage, got none for"
       f" {', '.join(idle)}. Give it a weight, or leave the bucket out."
     )
   if stages and stages[0][0]:
-    found.append(
+    problems.append(
       f"`{path}.stages` must begin at step 0, got {stages[0][0]}. Say which"
       " buckets come first."
     )
-  return found
+  return problems
