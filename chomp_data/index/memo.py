@@ -1,9 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded caches of computed values.
+"""Bounded caches of computed values: the only ones of the package.
 
-Caches never change a value; they may be dropped at any time, and are dropped
-when an object is pickled.
+    a value of an object and of arguments      `remembered`
+    the single value of a property             `functools.cached_property`
+    values by weight, or that may be missing   `Memo`
+
+Caches never change a value and may be dropped at any time. Those of this module
+are dropped when an object is pickled; a cached property is pickled, so it is
+small, or of an object that is itself in a cache. Sums that grow from their
+start, such as the first rows of epochs, are no caches: each is an attribute
+that is replaced by a longer one.
 """
 
 from collections.abc import Callable

@@ -53,12 +53,6 @@ class UnequalBlockOrder(orders.BlockShuffle):
   window_blocks: int
   key: int
   perm_type: str = "feistel"
-  _layouts: memo.Memo = dataclasses.field(
-    default_factory=lambda: memo.Memo(_CACHED_LAYOUTS),
-    init=False,
-    repr=False,
-    compare=False,
-  )
 
   def edges(self, epoch: int, size: int) -> np.ndarray:
     """Returns the first row of each block, and all rows, int64[nb + 1]."""
@@ -86,22 +80,19 @@ class UnequalBlockOrder(orders.BlockShuffle):
     window = np.searchsorted(edges, index, side="right") - 1
     return edges[window], edges[window + 1], self._window_keys(window, epoch)
 
+  @memo.remembered(_CACHED_LAYOUTS)
   def _layout(self, epoch: int, size: int) -> _Layout:
     """Returns the permuted blocks of an epoch.
 
     Raises:
       ValueError: If `size` is not the last boundary of the epoch.
     """
-    layout = self._layouts.get(epoch, lambda: self._make_layout(epoch, size))
-    if size != layout.bounds[-1]:
-      raise ValueError(
-        f"`size` must be the rows of epoch {epoch}, {layout.bounds[-1]}, got"
-        f" {size}. Take it from the same boundaries."
-      )
-    return layout
-
-  def _make_layout(self, epoch: int, size: int) -> _Layout:
     bounds = self.edges(epoch, size)
+    if size != bounds[-1]:
+      raise ValueError(
+        f"`size` must be the rows of epoch {epoch}, {bounds[-1]}, got {size}."
+        " Take it from the same boundaries."
+      )
     order, ranks = self.permuted_blocks(epoch, size)
     places = np.append(0, np.cumsum(np.diff(bounds)[order]))
     return _Layout(order, bounds, places, places[ranks])

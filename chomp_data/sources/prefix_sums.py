@@ -85,7 +85,6 @@ class _EpochSums:
     if blocks is not None:
       self._edges = np.stack([blocks.starts, np.zeros_like(blocks.starts)])
       np.cumsum(blocks.units, out=self._edges[1, 1:])
-    self._tables = memo.Memo(_BLOCKS_CACHED)
 
   def before(self, positions: np.ndarray) -> np.ndarray:
     """Returns the units before positions, int64[N]."""
@@ -174,6 +173,7 @@ class _EpochSums:
     )
     return True
 
+  @memo.remembered(_BLOCKS_CACHED)
   def _table(self, first_row: int, end_row: int) -> np.ndarray:
     """Returns the units of a block before each of its rows, and of all.
 
@@ -184,13 +184,9 @@ class _EpochSums:
     Returns:
       int64[end_row - first_row + 1].
     """
-
-    def summed() -> np.ndarray:
-      sums = np.zeros(end_row - first_row + 1, np.int64)
-      np.cumsum(self._units_of(first_row, end_row), out=sums[1:])
-      return sums
-
-    return self._tables.get(first_row, summed)
+    sums = np.zeros(end_row - first_row + 1, np.int64)
+    np.cumsum(self._units_of(first_row, end_row), out=sums[1:])
+    return sums
 
 
 class PrefixSums:
@@ -220,7 +216,6 @@ class PrefixSums:
     self.unit = unit
     self.num_rows = num_rows
     self._each = each
-    self._epochs = memo.Memo(_EPOCHS_CACHED)
     # Units before the first epochs.
     self._starts: tuple[int, ...] = (0,)
 
@@ -326,10 +321,8 @@ class PrefixSums:
     units = self._units_before_epoch(epoch)
     return self._source.epochs.start(epoch), units, int(blocks.each[0])
 
+  @memo.remembered(_EPOCHS_CACHED)
   def _epoch(self, epoch: int) -> _EpochSums:
-    return self._epochs.get(epoch, lambda: self._epoch_sums(epoch))
-
-  def _epoch_sums(self, epoch: int) -> _EpochSums:
     source, unit = self._source, self.unit
     return _EpochSums(
       source.epochs.size(epoch),
