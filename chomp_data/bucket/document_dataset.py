@@ -15,13 +15,13 @@ import numpy as np
 from chomp_data import stores
 from chomp_data.bucket import dataset
 from chomp_data.bucket import piece_index
-from chomp_data.pack import packed_source
 from chomp_data.pack import packing_options
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import source_opening
+from chomp_data.sources import special_tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class PieceRows(row_source.RowSource):
     self.options = options
     self._index = index
     self._bucket = bucket
-    self.layout: row_layout.RowLayout = packed_source.packed_layout(
+    self.layout: row_layout.RowLayout = special_tokens.row_layout(
       store,
       packing_options.PackingOptions(**dataclasses.asdict(options)),
       seq_len,

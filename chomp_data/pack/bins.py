@@ -8,7 +8,6 @@ a row source of them.
 
 from collections.abc import Mapping
 import dataclasses
-import os
 from typing import Any
 from typing import ClassVar
 
@@ -16,7 +15,6 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import integers
 from chomp_data.index import intervals
@@ -31,7 +29,6 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
-from chomp_data.sources import shared_options as options_lib
 
 # Documents per second that are packed, and of which only lengths are summed;
 # low estimates, for messages only.
@@ -101,55 +98,25 @@ class PackingReport:
 class BinSource(packed_source.PackedSource):
   """Rows of whole documents, packed by windows."""
 
-  kind: ClassVar[str] = "bin"
+  kind: str = "bin"
 
-  @options_lib.source_arguments(BinOptions)
-  def __init__(
-    self,
-    store: stores.Store | str | os.PathLike[str],
-    options: BinOptions,
-    *,
-    seq_len: int,
-    seed: int = 0,
-    name: str = "bin",
-    path: str = "rows",
-  ):
-    """Builds or opens the sums that random access needs; reads no token.
+  option_classes: ClassVar[tuple[type[schema.Options], ...]] = (BinOptions,)
 
-    Args:
-      store: Where the documents are; a path is opened with `open_store`.
-      options: Algorithm, windows, added tokens and order.
-      seq_len: Positions of a row, at least 2.
-      seed: The run's seed, which orders documents and rows.
-      name: The source's name; its seeds depend on it.
-      path: Dotted path of the options, for messages.
+  def _windows(self) -> tuple[int, int]:
+    window_docs = self.options.packing_buffer_docs
+    if self.options.shuffle_documents == "block":
+      return window_docs, self.options.window_block()
+    return window_docs, window_docs
 
-    Raises:
-      TypeError: If an argument is of a wrong type.
-      ConfigError: If options do not fit the store.
-      StoreError: If no directory for the index is writable.
-    """
-    super().__init__(
-      store,
-      options,
-      seq_len=seq_len,
-      seed=seed,
-      name=name,
-      path=path,
-      window_docs=options.packing_buffer_docs,
-      block_docs=(
-        options.window_block()
-        if options.shuffle_documents == "block"
-        else options.packing_buffer_docs
-      ),
-      long_documents=options.long_documents,
-    )
+  def _open(self, seq_len: int, path: str) -> None:
+    super()._open(seq_len, path)
+    options = self.options
     self.packing: window_packing.WindowPacking = window_packing.WindowPacking(
       self._documents, options, seq_len=seq_len, order_key=self._order_key
     )
     if options.packing_max_docs_per_bin is not None:
       self.document_slots: int = min(options.packing_max_docs_per_bin, seq_len)
-    self._row_key = hashing.fold_key(seed, name, "rows")
+    self._row_key = hashing.fold_key(self._seed, self.name, "rows")
     self.background: background_packer.BackgroundPacker = (
       background_packer.BackgroundPacker(self.packing)
     )

@@ -4,24 +4,20 @@
 
 import abc
 import dataclasses
-import os
 from typing import Any
-from typing import ClassVar
 
 import numpy as np
 
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
-from chomp_data.pack import packing_options
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
-from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
+from chomp_data.sources import store_source
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
@@ -31,51 +27,21 @@ _MANY_ROWS = 100_000
 COUNTS_CACHED = 4
 
 
-class PackedSource(row_source.RowSource):
+class PackedSource(store_source.StoreSource):
   """Rows packed from the documents of a store, in some order."""
 
-  kind: ClassVar[str]
+  @abc.abstractmethod
+  def _windows(self) -> tuple[int, int]:
+    """Returns the documents of a window of the order, and of a block."""
 
-  def __init__(
-    self,
-    store: stores.Store | str | os.PathLike[str],
-    options: packing_options.PackingOptions,
-    *,
-    seq_len: int,
-    seed: int,
-    name: str,
-    path: str,
-    window_docs: int,
-    block_docs: int,
-    long_documents: str = "cut",
-  ):
-    """Builds or opens the sums that random access needs; reads no token.
-
-    Args:
-      store: Where the documents are.
-      options: Added tokens and order.
-      seq_len: Positions of a row, at least 2.
-      seed: The run's seed.
-      name: The source's name.
-      path: Dotted path of the options, for messages.
-      window_docs: Documents of a window of the order.
-      block_docs: Documents of a block of the order.
-      long_documents: What happens to documents longer than a row.
-
-    Raises:
-      ConfigError: If options do not fit the store.
-    """
-    assert isinstance(store, stores.Store)
-    options_lib.raise_problems(options, seq_len, path)
-    self.name = name
-    self.store = store
-    self.options = options
-    self._seed = seed
-    self.layout: row_layout.RowLayout = packed_layout(
+  def _open(self, seq_len: int, path: str) -> None:
+    store, options = self.store, self.options
+    self.layout: row_layout.RowLayout = special_tokens.row_layout(
       store, options, seq_len, path
     )
     self.document_slots: int = min(options.document_slots, seq_len)
-    self._order_key = hashing.fold_key(seed, name, "documents")
+    self._order_key = hashing.fold_key(self._seed, self.name, "documents")
+    window_docs, block_docs = self._windows()
     order = document_order.DocumentOrder(
       store.num_documents,
       window_docs=window_docs,
@@ -89,8 +55,8 @@ class PackedSource(row_source.RowSource):
       seq_len=seq_len,
       add_bos=options.add_bos,
       add_eos=options.add_eos,
-      long_documents=long_documents,
-      name=name,
+      long_documents=getattr(options, "long_documents", "cut"),
+      name=self.name,
     )
     totals = self._documents.totals
     is_remainder = isinstance(store, remainder.RemainderStore)
@@ -181,60 +147,3 @@ class PackedSource(row_source.RowSource):
         row += len(units)
         bar.update(len(units))
     return trained
-
-
-def packed_layout(
-  store: stores.Store,
-  options: packing_options.PackingOptions,
-  seq_len: int,
-  path: str,
-) -> row_layout.RowLayout:
-  """Returns the layout of rows of several documents each.
-
-  Args:
-    store: Its tokenizer gives the ids that the options do not.
-    options: Filler, added tokens and positions.
-    seq_len: Positions of a row.
-    path: Dotted path of the options, for messages.
-
-  Raises:
-    ConfigError: If an id that is needed is unknown or out of the vocabulary,
-      or if the store has the tokens that would be added.
-  """
-  info = store.tokenizer_info
-  problems = [
-    f"`{path}.add_{kind}` must be False, because the documents of {store.path}"
-    f" have their {kind.upper()} already, got True. Unset it."
-    for kind in ("bos", "eos")
-    if getattr(options, f"add_{kind}") and getattr(info, f"adds_{kind}")
-  ]
-  if not options.add_eos and store.opened.chats.get("needs_eos"):
-    problems.append(
-      f"`{path}.add_eos` must be True, because"
-      f" {special_tokens.needs_eos(store)}, got False. Set it, or prepare with"
-      " --allow_open_turns."
-    )
-  number = store.opened.chats.get("has_eos", 0)
-  if (
-    options.add_eos
-    and number
-    and special_tokens.eos_id(store, options) == info.eos_id
-  ):
-    problems.append(
-      f"`{path}.add_eos` must be False, because the chat template wrote an EOS"
-      f" at the end of {number:,} documents of {store.path}, got True. Unset"
-      " it."
-    )
-  if problems:
-    raise schema.ConfigError(problems)
-  kinds = {options.filler}
-  kinds |= {kind for kind in ("bos", "eos") if getattr(options, f"add_{kind}")}
-  ids = special_tokens.token_ids(store, options, kinds, path)
-  return row_layout.RowLayout(
-    seq_len=seq_len,
-    filler_id=ids[options.filler],
-    trailing_filler_in_segment=options.trailing_filler_in_segment,
-    positions="segment" if options.reset_positions else "column",
-    bos_id=ids["bos"] if options.add_bos else None,
-    eos_id=ids["eos"] if options.add_eos else None,
-  )

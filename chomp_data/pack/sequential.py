@@ -8,14 +8,12 @@ lengths finds the documents of any row.
 """
 
 from collections.abc import Mapping
-import os
 from typing import ClassVar
 
 from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import ragged
@@ -25,7 +23,6 @@ from chomp_data.pack.packing_options import SequentialOptions
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
-from chomp_data.sources import shared_options as options_lib
 
 # Documents per window in the store's order; the first one of a row is searched
 # for in them. There is one sum of 8 bytes per window.
@@ -38,46 +35,22 @@ _PASS_RATE = 5e6
 class SequentialSource(packed_source.PackedSource):
   """Rows cut from one stream of tokens."""
 
-  kind: ClassVar[str] = "sequential"
+  kind: str = "sequential"
 
-  @options_lib.source_arguments(SequentialOptions)
-  def __init__(
-    self,
-    store: stores.Store | str | os.PathLike[str],
-    options: SequentialOptions,
-    *,
-    seq_len: int,
-    seed: int = 0,
-    name: str = "sequential",
-    path: str = "rows",
-  ):
-    """Sums document lengths, or opens stored sums; reads no token.
+  option_classes: ClassVar[tuple[type[schema.Options], ...]] = (
+    SequentialOptions,
+  )
 
-    Args:
-      store: Where the documents are; a path is opened with `open_store`.
-      options: Added tokens, order and tail.
-      seq_len: Positions of a row, at least 2.
-      seed: The run's seed, which orders documents.
-      name: The source's name; its seeds depend on it.
-      path: Dotted path of the options, for messages.
+  def _windows(self) -> tuple[int, int]:
+    if self.options.shuffle_documents == "none":
+      return _STORED_WINDOW, _STORED_WINDOW
+    block = self.options.document_block or packing_options.DEFAULT_BLOCK
+    return _WINDOW_BLOCKS * block, block
 
-    Raises:
-      TypeError: If an argument is of a wrong type.
-      ConfigError: If options do not fit the store.
-    """
-    in_order = options.shuffle_documents == "none"
-    block = options.document_block or packing_options.DEFAULT_BLOCK
-    super().__init__(
-      store,
-      options,
-      seq_len=seq_len,
-      seed=seed,
-      name=name,
-      path=path,
-      window_docs=_STORED_WINDOW if in_order else _WINDOW_BLOCKS * block,
-      block_docs=_STORED_WINDOW if in_order else block,
-    )
-    self.documents_follow: bool = in_order and not (
+  def _open(self, seq_len: int, path: str) -> None:
+    super()._open(seq_len, path)
+    options = self.options
+    self.documents_follow: bool = options.shuffle_documents == "none" and not (
       options.add_bos or options.add_eos
     )
     self._num_tokens = self._documents.totals.tokens

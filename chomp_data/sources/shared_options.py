@@ -2,16 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that row kinds share: padding, seeds, and the store of a source."""
 
-from collections.abc import Callable
 import dataclasses
 import os
 from typing import Any
-from typing import ParamSpec
 
 from chomp_data import schema
 from chomp_data import stores
-
-_Parameters = ParamSpec("_Parameters")
 
 _TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
 
@@ -53,24 +49,6 @@ class FillerOptions(schema.Options):
   trailing_filler_in_segment: bool = schema.option(True, schema.boolean())
   pad_token_id: int | None = schema.option(None, _TOKEN_ID)
   eos_token_id: int | None = schema.option(None, _TOKEN_ID)
-
-
-def source_arguments(
-  *classes: type[schema.Options],
-) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
-  """Returns a decorator that checks each argument of a row source.
-
-  Args:
-    *classes: The allowed classes of its `options`.
-  """
-  return schema.arguments(
-    store=STORE,
-    options=schema.options_rule(*classes),
-    seq_len=SEQ_LEN,
-    seed=SEED,
-    name=schema.text(),
-    path=schema.text(),
-  )
 
 
 def raise_problems(options: Any, seq_len: int, path: str) -> None:

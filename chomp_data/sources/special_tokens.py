@@ -24,44 +24,74 @@ def row_layout(
   store: stores.Store,
   options: options_lib.FillerOptions,
   seq_len: int,
-  eos_before_document: bool,
   path: str,
 ) -> layout_lib.RowLayout:
-  """Returns the layout of rows of one document each.
+  """Returns the layout of rows.
 
   Args:
     store: Its tokenizer gives the ids that the options do not.
-    options: Which token pads rows, and ids that override the tokenizer's.
+    options: Padding, and where a kind has them `add_bos`, `add_eos`,
+      `reset_positions` and `eos_before_document`.
     seq_len: Positions of a row.
-    eos_before_document: Whether EOS is put before a document that does not
-      begin at column 0.
     path: Dotted path of the options, for messages.
 
-  Returns:
-    The layout, positions as columns.
-
   Raises:
-    ConfigError: If an id that is needed is unknown or out of the vocabulary.
+    ConfigError: If an id that is needed is unknown or out of the vocabulary,
+      or if the store has the tokens that would be added.
   """
-  if store.opened.chats.get("needs_eos"):
-    raise schema.ConfigError(
-      [
-        f"`{path.removesuffix('.rows')}.rows.kind` must be one with add_eos,"
-        f" because {needs_eos(store)}, got one without. Choose 'bin' or"
-        " 'sequential', or prepare with --allow_open_turns."
-      ]
-    )
-  kinds = {options.filler, *(("eos",) if eos_before_document else ())}
+  problems = _added_problems(store, options, path)
+  if problems:
+    raise schema.ConfigError(problems)
+  added = {n for n in ("bos", "eos") if getattr(options, f"add_{n}", False)}
+  eos_before = getattr(options, "eos_before_document", False)
+  kinds = {options.filler, *added, *(("eos",) if eos_before else ())}
   ids = token_ids(store, options, kinds, path)
+  resets = getattr(options, "reset_positions", False)
   return layout_lib.RowLayout(
     seq_len=seq_len,
     filler_id=ids[options.filler],
     trailing_filler_in_segment=options.trailing_filler_in_segment,
-    token_before_document=ids["eos"] if eos_before_document else None,
+    token_before_document=ids["eos"] if eos_before else None,
+    positions="segment" if resets else "column",
+    bos_id=ids["bos"] if "bos" in added else None,
+    eos_id=ids["eos"] if "eos" in added else None,
   )
 
 
-def needs_eos(store: stores.Store) -> str:
+def _added_problems(
+  store: stores.Store, options: options_lib.FillerOptions, path: str
+) -> list[str]:
+  """Returns which added tokens the documents have already, or need."""
+  info, chats = store.tokenizer_info, store.opened.chats
+  problems = [
+    f"`{path}.add_{kind}` must be False, because the documents of {store.path}"
+    f" have their {kind.upper()} already, got True. Unset it."
+    for kind in ("bos", "eos")
+    if getattr(options, f"add_{kind}", False) and getattr(info, f"adds_{kind}")
+  ]
+  add_eos = getattr(options, "add_eos", None)
+  if add_eos is None and chats.get("needs_eos"):
+    problems.append(
+      f"`{path.removesuffix('.rows')}.rows.kind` must be one with add_eos,"
+      f" because {_needs_eos(store)}, got one without. Choose 'bin' or"
+      " 'sequential', or prepare with --allow_open_turns."
+    )
+  elif add_eos is False and chats.get("needs_eos"):
+    problems.append(
+      f"`{path}.add_eos` must be True, because {_needs_eos(store)}, got False."
+      " Set it, or prepare with --allow_open_turns."
+    )
+  number = chats.get("has_eos", 0)
+  if add_eos and number and eos_id(store, options) == info.eos_id:
+    problems.append(
+      f"`{path}.add_eos` must be False, because the chat template wrote an EOS"
+      f" at the end of {number:,} documents of {store.path}, got True. Unset"
+      " it."
+    )
+  return problems
+
+
+def _needs_eos(store: stores.Store) -> str:
   """Returns why chats of a store need an added EOS, for messages."""
   count = store.opened.chats["needs_eos"]
   return (

@@ -84,7 +84,7 @@ class GridSource(row_source.RowSource):
     self.name = name
     self.store = store
     self.layout: row_layout.RowLayout = layout or special_tokens.row_layout(
-      store, options_lib.FillerOptions(), seq_len, False, name
+      store, options_lib.FillerOptions(), seq_len, name
     )
     documents, starts, offsets = map(np.asarray, (documents, starts, offsets))
     if starts.ndim == 2 and len(starts) != len(documents):

@@ -17,14 +17,13 @@ model at two positions.
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import os
 from typing import Any
+from typing import ClassVar
 
 from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index import intervals
 from chomp_data.index import ragged
@@ -34,8 +33,8 @@ from chomp_data.sources import document_columns
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
-from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
+from chomp_data.sources import store_source
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
 from chomp_data.splice import schedule as schedule_lib
@@ -60,7 +59,7 @@ _MAX_SHOWN = 10
 _MAX_BLOCKS = 2**20
 
 
-class SpliceSource(row_source.RowSource):
+class SpliceSource(store_source.StoreSource):
   """Rows that each hold one splice, or one window, of a selected document.
 
   Attributes:
@@ -69,42 +68,16 @@ class SpliceSource(row_source.RowSource):
 
   document_slots = 1
 
-  @options_lib.source_arguments(*_KINDS)
-  def __init__(
-    self,
-    store: stores.Store | str | os.PathLike[str],
-    options: SpliceOptions | MultiSpliceOptions | WindowOptions,
-    *,
-    seq_len: int,
-    seed: int = 0,
-    name: str = "splice",
-    path: str = "rows",
-  ):
-    """Selects documents and computes their quotas; reads no token.
+  kind: str = "splice"
+  option_classes: ClassVar[tuple[type[schema.Options], ...]] = tuple(_KINDS)
 
-    Args:
-      store: Where the documents are; a path is opened with `open_store`.
-      options: Which documents are read, and where copies or windows begin.
-      seq_len: Positions of a row, at least 2.
-      seed: The run's seed.
-      name: The source's name; its seeds depend on it.
-      path: Dotted path of the options, for messages.
-
-    Raises:
-      TypeError: If an argument is of a wrong type.
-      ConfigError: If options contradict each other or leave no row.
-    """
-    assert isinstance(store, stores.Store)
-    options_lib.raise_problems(options, seq_len, path)
-    self.kind: str = _KINDS[type(options)]
+  def _open(self, seq_len: int, path: str) -> None:
+    store, options = self.store, self.options
+    self.kind = _KINDS[type(options)]
     if isinstance(options, WindowOptions):
-      options = options.as_splices(seq_len)
-    self.name = name
-    self.store = store
-    self.options = options
-    self._seed = seed
+      self.options = options = options.as_splices(seq_len)
     self.layout: row_layout.RowLayout = special_tokens.row_layout(
-      store, options, seq_len, options.eos_before_document, path
+      store, options, seq_len, path
     )
     selected = options.select(store, seq_len, path)
     self._documents, self._lengths = selected
@@ -119,8 +92,8 @@ class SpliceSource(row_source.RowSource):
       self._schedule_options,
       {"seq_len": seq_len, "rows": self._options_in_use()},
       seq_len=seq_len,
-      seed=seed,
-      name=name,
+      seed=self._seed,
+      name=self.name,
       path=path,
     )
     ramp = self._schedule.epochs.ramp
