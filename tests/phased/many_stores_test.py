@@ -284,6 +284,14 @@ def test_sums_of_a_source_that_grows_are_those_of_its_plans(
   np.testing.assert_array_equal(units.before(np.arange(count + 1)), sums)
   for wanted in np.linspace(1, sums[-1], 20).astype(int).tolist():
     assert units.rows_below(wanted) == np.searchsorted(sums, wanted)
+  # Epochs after the last store joined consume the same: none is summed again.
+  if unit in source.repeating_units:
+    assert source.repeating_units[unit] == 3
+    before, after = sums[source.epochs.first_row(np.arange(3, 5))].tolist()
+    far = source.epochs.first_row(np.asarray([10**9]))
+    assert units.before(far).tolist() == [
+      before + (10**9 - 3) * (after - before)
+    ]
 
 
 @pytest.mark.parametrize("exhaustion", ["drop", "first_exhausted"])
