@@ -22,6 +22,10 @@ from chomp_data.storage import requests
 PLAN = r"""
 import json, os, re, sys
 from chomp_data.prepare import run
+from chomp_data.storage import requests
+
+# Reads are counted: no second one where this machine is busy.
+requests.LEAST_HEDGE_S = requests.FIRST_HEDGE_S = 30.0
 
 def report(progress):
   if progress.stage != "plan":
