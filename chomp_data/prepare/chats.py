@@ -17,6 +17,7 @@ of the assistant, after the prompt for it, up to the end of the turn: the
 template's own end token, else the special token that opens the next message.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -200,22 +201,34 @@ class _Renderer:
     self, options: ChatOptions, tools: Any, kwargs: dict[str, Any], where: str
   ):
     assert options.template is not None
-    self.source: str = options.template
     self.where = where
-    self.marked: bool = templates.has_generation(self.source)
-    self._values = {"tools": tools, "documents": None, **kwargs}
-    self.ends: _Ends = _ends_of(
-      self.source,
-      options.tokens,
-      options.special,
-      json.dumps(kwargs, default=str),
-    )
-    self._values = {**dict(options.tokens), **self._values}
+    self.marked: bool = templates.has_generation(options.template)
+    self.ends: _Ends = _ends_of(options, json.dumps(kwargs, default=str))
+    self._render = functools.partial(_render, options, tools, kwargs, where)
 
   def text(self, messages: list[dict[str, Any]], prompt: bool = False) -> str:
     """Returns the rendering, with marks where the template has blocks."""
-    values = {"messages": messages, "add_generation_prompt": prompt}
-    return templates.render(self.source, {**self._values, **values}, self.where)
+    return self._render(messages, prompt)
+
+
+def _render(
+  options: ChatOptions,
+  tools: Any,
+  kwargs: Mapping[str, Any],
+  where: str,
+  messages: Sequence[dict[str, Any]],
+  prompt: bool = False,
+) -> str:
+  assert options.template is not None
+  values = {
+    **dict(options.tokens),
+    "tools": tools,
+    "documents": None,
+    **kwargs,
+    "messages": messages,
+    "add_generation_prompt": prompt,
+  }
+  return templates.render(options.template, values, where)
 
 
 def documents(
@@ -287,7 +300,7 @@ def documents(
       trained = [weight * (i == last) for i, weight in enumerate(weights)]
     if options.turns == "each":
       shown, trained = chat[: last + 1], trained[: last + 1]
-    counts: dict[str, int] = {}
+    counts: collections.Counter[str] = collections.Counter()
     if render is None:
       pieces = _plain(shown, trained, where, counts)
     elif render.marked:
@@ -298,8 +311,13 @@ def documents(
       counts[name] = 1
     if tools and "tools" not in templates.variables(options.template or ""):
       counts[UNREAD_TOOLS] = 1
-    _count_empty(shown, trained, counts)
-    if counts.get(END_NONE) and not options.allow_open_turns:
+    if empty := sum(
+      1
+      for message, weight in zip(shown, trained, strict=True)
+      if weight and _is_empty(message)
+    ):
+      counts[EMPTY] = empty
+    if END_NONE in counts and not options.allow_open_turns:
       raise errors.BadInput(
         where,
         "must have answers that something ends which is trained on, got"
@@ -392,30 +410,24 @@ def _checked(
   clean: Callable[[str | bytes], str],
 ) -> list[dict[str, Any]]:
   """Returns messages that have a role, all of their text clean."""
+
+  def bad(problem: str, fix: str) -> errors.BadInput:
+    return errors.BadInput(where, problem, fix, "no messages")
+
+  correct = "Correct it, or --messages_key."
   if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-    raise errors.BadInput(
-      where,
-      f"must have a list of messages, got a {type(messages).__name__}.",
-      "Correct it, or --messages_key.",
-      "no messages",
-    )
+    got = type(messages).__name__
+    raise bad(f"must have a list of messages, got a {got}.", correct)
   if not messages:
-    raise errors.BadInput(
-      where,
-      "must have a message, got an empty list.",
-      "Give one or more.",
-      "no messages",
-    )
+    raise bad("must have a message, got an empty list.", "Give one or more.")
   roles = dict(options.message_roles)
   checked = []
   for i, message in enumerate(messages):
     if not isinstance(message, Mapping):
-      raise errors.BadInput(
-        where,
+      raise bad(
         f"must have messages of 'role' and 'content', got a"
         f" {type(message).__name__} as message {i + 1}.",
-        "Correct it, or --messages_key.",
-        "no messages",
+        correct,
       )
     cleaned = _cleaned(message, where, clean)
     for name, key in options.message_keys:
@@ -427,13 +439,11 @@ def _checked(
     }
     role = cleaned.get("role")
     if not isinstance(role, str) or not role:
-      raise errors.BadInput(
-        where,
+      raise bad(
         f"must have a role in each message, got {role!r} in message {i + 1},"
         f" which has {sorted(map(str, cleaned))}.",
         "Correct it, or name the keys, as with"
         " --message_keys=role=from,content=value.",
-        "no messages",
       )
     cleaned["role"] = roles.get(role, role)
     thought = [cleaned[key] for key in _REASONING if key in cleaned]
@@ -530,15 +540,6 @@ def checked_weight(value: Any, what: str, where: str) -> float:
   return weight
 
 
-def _count_empty(
-  messages: list[dict[str, Any]], weights: list[float], counts: dict[str, int]
-) -> None:
-  """Counts answers that are trained on and say nothing."""
-  for message, weight in zip(messages, weights, strict=True):
-    if weight and _is_empty(message):
-      counts[EMPTY] = counts.get(EMPTY, 0) + 1
-
-
 def _is_empty(message: Mapping[str, Any]) -> bool:
   """Returns whether a message has no content, no calls and no reasoning."""
 
@@ -557,15 +558,11 @@ def _is_empty(message: Mapping[str, Any]) -> bool:
   )
 
 
-def _count_end(counts: dict[str, int], end: str) -> None:
-  counts[end] = counts.get(end, 0) + 1
-
-
 def _plain(
   messages: list[dict[str, Any]],
   weights: list[float],
   where: str,
-  counts: dict[str, int],
+  counts: collections.Counter[str],
 ) -> list[tuple[str, float]]:
   """Returns plain text; the blank line after an answer ends it."""
   pieces = []
@@ -604,7 +601,7 @@ def _plain(
     pieces += [(f"{role}:\n", 0.0), (content, weight)]
     before = weight
     if weight:
-      _count_end(counts, END_OF_ROWS if message is messages[-1] else END_TEXT)
+      counts[END_OF_ROWS if message is messages[-1] else END_TEXT] += 1
   return pieces
 
 
@@ -612,7 +609,7 @@ def _marked(
   messages: list[dict[str, Any]],
   weights: list[float],
   render: _Renderer,
-  counts: dict[str, int],
+  counts: collections.Counter[str],
   options: ChatOptions,
 ) -> list[tuple[str, float]]:
   """Returns a rendering, whose trained parts are the template's blocks."""
@@ -629,15 +626,20 @@ def _marked(
       "Correct --chat_template.",
       "not rendered",
     )
-  if options.turns == "each":
-    prompt = templates.MARKS.sub("", render.text(messages[:-1], prompt=True))
-    if not "".join(parts).startswith(prompt):
-      raise _not_grown(render.where, len(messages), options)
+  whole = "".join(parts)
+
+  def prompt_before(i: int) -> str:
+    return templates.MARKS.sub("", render.text(messages[:i], prompt=True))
+
+  last = len(messages) - 1
+  if options.turns == "each" and not whole.startswith(prompt_before(last)):
+    raise _not_grown(render.where, len(messages), options)
   answers = [i for i, one in enumerate(messages) if one["role"] == ASSISTANT]
-  owners = _owners(messages, answers, text, render)
+  owners: list[int] | None = answers
+  if num_blocks != len(answers):
+    owners = _owners(parts, answers, prompt_before)
   if owners is None:
-    of_answers = {weights[i] for i in answers}
-    if len(of_answers) > 1:
+    if len({weights[i] for i in answers}) > 1:
       raise errors.BadInput(
         render.where,
         f"must be rendered with a block for each of {len(answers)} messages"
@@ -650,7 +652,7 @@ def _marked(
     if weights[owner] and owner not in owners[number + 1 :]:
       block, rest = parts[2 * number + 1], "".join(parts[2 * number + 2 :])
       _, end = _turn_end(block, rest, render.ends, marked=True)
-      _count_end(counts, end)
+      counts[end] += 1
   return [
     (part, weights[owners[i // 2]] if i % 2 else 0.0)
     for i, part in enumerate(parts)
@@ -658,22 +660,16 @@ def _marked(
 
 
 def _owners(
-  messages: list[dict[str, Any]],
-  answers: list[int],
-  text: str,
-  render: _Renderer,
+  parts: Sequence[str],
+  answers: Sequence[int],
+  prompt_before: Callable[[int], str],
 ) -> list[int] | None:
   """Returns the message of each block, or None if that is not known."""
-  num_blocks = text.count(templates.BEGIN)
-  if num_blocks == len(answers):
-    return answers
-  parts = templates.MARKS.split(text)
   ends = list(itertools.accumulate(map(len, parts)))[1::2]
   try:
-    prompts = [render.text(messages[:i], prompt=True) for i in answers]
+    prompts = [prompt_before(i) for i in answers]
   except errors.BadInput:
     return None
-  prompts = [templates.MARKS.sub("", prompt) for prompt in prompts]
   if not all("".join(parts).startswith(prompt) for prompt in prompts):
     return None
   # Of the last answer whose prompt is complete where the block ends.
@@ -685,7 +681,7 @@ def _grown(
   messages: list[dict[str, Any]],
   weights: list[float],
   render: _Renderer,
-  counts: dict[str, int],
+  counts: collections.Counter[str],
   options: ChatOptions,
 ) -> list[tuple[str, float]]:
   """Returns a rendering, trained where messages of the assistant added to it.
@@ -713,7 +709,7 @@ def _grown(
     length, end = _turn_end(
       after[len(before) :], text[len(after) :], render.ends
     )
-    _count_end(counts, end)
+    counts[end] += 1
     pieces.append((text[at : len(before)], 0.0))
     at = len(before) + length
     pieces.append((text[len(before) : at], weight))
@@ -774,20 +770,15 @@ def _turn_end(
 
 
 @functools.lru_cache(maxsize=64)
-def _ends_of(
-  source: str,
-  tokens: tuple[tuple[str, str], ...],
-  special: tuple[str, ...],
-  kwargs: str,
-) -> _Ends:
-  """Finds how a template ends messages, by rendering three short chats."""
-  eos = dict(tokens).get("eos_token")
-  texts = {text for text in (*special, eos or "") if text.strip()}
+def _ends_of(options: ChatOptions, kwargs: str) -> _Ends:
+  """Determines how a template ends messages, by rendering three short chats."""
+  eos = dict(options.tokens).get("eos_token")
+  texts = {text for text in (*options.special, eos or "") if text.strip()}
   closing = _any_of(text for text in texts if not _CLOSES_PART.search(text))
   token = re.compile(rf"({closing})\s*\Z")
   opener = re.compile(rf"\s*({_any_of(texts)})")
   rendered = [
-    text for probe in _PROBES if (text := _probe(probe, source, tokens, kwargs))
+    text for forms in _PROBES if (text := _probe(forms, options, kwargs))
   ]
   by_token = all(token.search(text) for text in rendered)
   _, answer, tail = (
@@ -841,26 +832,16 @@ _PROBES: tuple[tuple[dict[str, Any], ...], ...] = (
 
 
 def _probe(
-  forms: tuple[dict[str, Any], ...],
-  source: str,
-  tokens: tuple[tuple[str, str], ...],
-  kwargs: str,
+  forms: tuple[dict[str, Any], ...], options: ChatOptions, kwargs: str
 ) -> str | None:
   """Returns how a message is rendered, its last block if there are blocks."""
   for form in forms:
-    values = {
-      **dict(tokens),
-      "tools": [_TOOL] if "tool_calls" in form else None,
-      "documents": None,
-      **json.loads(kwargs),
-      "messages": [_USER, form],
-      "add_generation_prompt": False,
-    }
+    tools = [_TOOL] if "tool_calls" in form else None
     try:
-      text = templates.render(source, values, "")
+      text = _render(options, tools, json.loads(kwargs), "", [_USER, form])
     except errors.BadInput:
       continue
-    return text.rpartition(templates.END)[0].rpartition(templates.BEGIN)[2] or (
-      None if templates.has_generation(source) else text
-    )
+    block = text.rpartition(templates.END)[0].rpartition(templates.BEGIN)[2]
+    is_marked = templates.has_generation(options.template or "")
+    return block or (None if is_marked else text)
   return None

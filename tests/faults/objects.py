@@ -43,6 +43,9 @@ STORES = ("zarr", "zarr zstd", "megatron", "levanter")
 # Formats with checksums of all that is read of them.
 SUMMED = ("zarr", "zarr zstd", "checkpoint", "state")
 FORMATS = (*STORES, "checkpoint", "state", "jsonl", "parquet")
+# Reads, lists and writes objects; all of its requests may fail.
+PREPARE = "prepare"
+_MAKERS = {**corrupt_test.FORMATS, PREPARE: corrupt_test.bucket_to_bucket}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Stored:
     root: URL below which it is.
     read: Reads all of it, with a fresh directory for what is kept.
     contents: What is read.
-    num_requests: Reads of objects that this takes.
+    num_requests: Reads of objects that this takes; all requests of `prepare`.
   """
 
   name: str
@@ -110,13 +113,12 @@ def _stored(
         root = f"{scheme}://{servers.BUCKET}/{name.replace(' ', '-')}"
         place = directory / f"{scheme}-{name.replace(' ', '-')}"
         with _fresh(place):
-          read = corrupt_test.FORMATS[name](root, place)
+          read = _MAKERS[name](root, place)
           proxy.clear()
           contents = read(place / "read")
+        sent = proxy.requests if name == PREPARE else proxy.reads()
         everything.append(
-          Stored(
-            name, proxy, environment, root, read, contents, len(proxy.reads())
-          )
+          Stored(name, proxy, environment, root, read, contents, len(sent))
         )
     yield everything
 
@@ -169,7 +171,8 @@ def _some(
   numbers = itertools.count()
 
   def chosen(request: servers.Request) -> bool:
-    if request.method != "GET" or not request.name:
+    is_read = request.method == "GET" and bool(request.name)
+    if not is_read and stored.name != PREPARE:
       return False
     return first <= next(numbers) < last
 
@@ -203,6 +206,10 @@ def _storm(rng: random.Random, stored: Stored) -> bool:
 
   stored.proxy.fault = fault
   return ends
+
+
+def _reset_or_storm(rng: random.Random, stored: Stored) -> bool:
+  return rng.choice((_reset, _storm))(rng, stored)
 
 
 def _short(rng: random.Random, stored: Stored) -> bool:
@@ -377,6 +384,14 @@ FAULTS = (
     _RETRIES,
     few=24,
     many=500,
+  ),
+  harness.Fault(
+    "prepare-in-buckets",
+    "resets, 429 and 5xx of any request of `prepare`, from bucket to bucket",
+    functools.partial(_cases, (PREPARE,), _reset_or_storm),
+    _RETRIES,
+    few=12,
+    many=100,
   ),
   harness.Fault(
     "short-bodies",
