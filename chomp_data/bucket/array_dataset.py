@@ -322,6 +322,6 @@ def _spread(
   """Returns values at the rows that are real, and padding at the others."""
   if len(real) == count:
     return value
-  filled = np.full((count, *value.shape[1:]), padding, value.dtype)
-  filled[real] = value
-  return filled
+  values = np.full((count, *value.shape[1:]), padding, value.dtype)
+  values[real] = value
+  return values

@@ -55,17 +55,17 @@ class BatchList(prefix_sums.PrefixSums):
     self.epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(
       self._group * order.num_batches
     )
-    used, each, repeats = order.batches > 0, None, True
+    has_batches, per_batch, repeats = order.batches > 0, None, True
     if callable(units):
-      repeats = bool((order.used_samples == order.counts)[used].all())
+      repeats = bool((order.used_samples == order.counts)[has_batches].all())
     elif (order.used_samples == order.batches * order.batch_sizes).all():
-      of_batches = np.unique((order.batch_sizes * units)[used])
-      each = int(of_batches[0]) if len(of_batches) == 1 else None
+      of_batches = np.unique((order.batch_sizes * units)[has_batches])
+      per_batch = int(of_batches[0]) if len(of_batches) == 1 else None
     self.repeating_units: Mapping[str, int] = {_UNIT: 0} if repeats else {}
     num_rows = None
     if order.epochs is not None:
       num_rows = order.epochs * order.num_batches
-    super().__init__(self, _UNIT, num_rows, each)
+    super().__init__(self, _UNIT, num_rows, per_batch)
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None

@@ -71,8 +71,8 @@ class BatchOrder:
     self.epochs = epochs
     self.key = key
     self._keeps_partial = keeps_partial
-    full_batches, rest = np.divmod(self.counts, self.batch_sizes)
-    self.batches: np.ndarray = full_batches + ((rest > 0) & keeps_partial)
+    full_batches, remainder = np.divmod(self.counts, self.batch_sizes)
+    self.batches: np.ndarray = full_batches + ((remainder > 0) & keeps_partial)
     self.used_samples: np.ndarray = np.minimum(
       self.counts, self.batches * self.batch_sizes
     )

@@ -69,8 +69,8 @@ class StagedList(prefix_sums.PrefixSums):
     Raises:
       ValueError: If a stage weighs no bucket.
     """
-    filled = np.flatnonzero(whole.order.counts)
-    self._lists = {number: whole.only(number) for number in filled.tolist()}
+    numbers = np.flatnonzero(whole.order.counts)
+    self._lists = {number: whole.only(number) for number in numbers.tolist()}
     self._names = {n: str(whole.order.buckets[n]) for n in self._lists}
     self._merge = interleave.Interleave(
       {self._names[n]: batches for n, batches in self._lists.items()},
@@ -83,7 +83,7 @@ class StagedList(prefix_sums.PrefixSums):
       hashing.fold_key(whole.order.key, "stages"),
     )
     self._stages = [(place, set(weights)) for place, weights in stages]
-    self._numbers = filled.astype(np.int32)
+    self._numbers = numbers.astype(np.int32)
     self.epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(_BLOCK)
     self.repeating_units: Mapping[str, int] = {}
     super().__init__(self, "units", self._merge.num_positions)
@@ -219,10 +219,10 @@ def in_stages(
   for index, (step, weights) in enumerate(bucket_stages):
     until = steps[index + 1] if index + 1 < len(steps) else None
     for name, all_batches in whole_lists.items():
-      filled = _filled(all_batches)
+      bucket_names = _filled_buckets(all_batches)
       bucket_weights = {
         number: weights[bucket]
-        for number, bucket in filled.items()
+        for number, bucket in bucket_names.items()
         if bucket in weights
       }
       if bucket_weights:
@@ -234,7 +234,7 @@ def in_stages(
         raise ValueError(
           f"`bucket_stages[{index}]` from step {step} on must weigh a bucket"
           f" that dataset {name!r} has, got {', '.join(map(str, weights))}; it"
-          f" has {', '.join(map(str, filled.values()))}."
+          f" has {', '.join(map(str, bucket_names.values()))}."
           " Weigh one of them, or leave the dataset out of the mix meanwhile."
         )
     lists = {
@@ -270,7 +270,7 @@ def in_stages(
   return lists, merge
 
 
-def _filled(batches: batch_list.BatchList) -> dict[int, str]:
+def _filled_buckets(batches: batch_list.BatchList) -> dict[int, str]:
   """Returns the buckets that have samples of a dataset, by number."""
   numbers = np.flatnonzero(batches.order.counts).tolist()
   return {number: batches.order.buckets[number] for number in numbers}

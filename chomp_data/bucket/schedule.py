@@ -39,6 +39,7 @@ from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
+from chomp_data.order import orders
 
 # Steps located per search: one step costs as much as many.
 _LOCATED = 1_024
@@ -104,7 +105,7 @@ class BucketSchedule:
           self._buckets,
           [counts.get(bucket, 0) for bucket in batch_sizes],
           self._batch_sizes.tolist(),
-          _dataset_key(key, name, seeds.get(name)),
+          orders.order_key(key, name, seeds.get(name), "buckets"),
           keeps_partial=remainder == "pad",
           epochs=max_epochs.get(name) if repeats else num_epochs[name],
         ),
@@ -414,9 +415,3 @@ def _group_problems(
     if not any(counts.get(bucket, 0) for counts in groups.values())
   ]
   return problems
-
-
-def _dataset_key(key: int, name: str, order_seed: int | None) -> int:
-  if order_seed is None:
-    return hashing.fold_key(key, name, "buckets")
-  return hashing.fold_key("own", order_seed, name, "buckets")

@@ -589,7 +589,7 @@ class MixtureSource:
       self._units,
       offsets,
       self.stages[0][1],
-      mix_units.UNITS[self.options.balanced_unit].each or self.seq_len,
+      mix_units.UNITS[self.options.balanced_unit].per_row or self.seq_len,
     )
     if level:
       logging.info(

@@ -25,20 +25,26 @@ from chomp_data.index import permutation
 PERM_TYPES = tuple(permutation.PERMUTATIONS)
 
 
-def order_key(seed: int, name: str = "", order_seed: int | None = None) -> int:
+def order_key(
+  seed: int,
+  name: str = "",
+  order_seed: int | None = None,
+  part: str = "shuffle",
+) -> int:
   """Returns the key of a source's order.
 
   Args:
     seed: The run's seed.
     name: The source's name: sources of one run have different orders.
     order_seed: A seed for the order of this source, in place of the run's.
+    part: What is ordered.
 
   Returns:
     The key, 0 .. 2**64 - 1.
   """
   if order_seed is None:
-    return hashing.fold_key(seed, name, "shuffle")
-  return hashing.fold_key("own", order_seed, name, "shuffle")
+    return hashing.fold_key(seed, name, part)
+  return hashing.fold_key("own", order_seed, name, part)
 
 
 class Order(abc.ABC):

@@ -100,7 +100,9 @@ class ShuffleOptions(schema.Options):
       )
     return problems
 
-  def dealt(self, batch_size: int | None, mixed: bool = False) -> "Dealt":
+  def lane_layout(
+    self, batch_size: int | None, mixed: bool = False
+  ) -> "LaneLayout":
     """Returns the lanes that these options make.
 
     Args:
@@ -111,15 +113,15 @@ class ShuffleOptions(schema.Options):
     lanes = self.lanes or 1
     if self.lane_rows is not None or batch_size is None:
       rows = self.lane_rows or 1
-      return Dealt(lanes, rows, min(lanes, -(-(batch_size or 1) // rows)))
+      return LaneLayout(lanes, rows, min(lanes, -(-(batch_size or 1) // rows)))
     parts = math.gcd(lanes, batch_size)
     if mixed:
-      return Dealt(parts, 1, parts)
-    return Dealt(parts * lanes, batch_size // parts, parts)
+      return LaneLayout(parts, 1, parts)
+    return LaneLayout(parts * lanes, batch_size // parts, parts)
 
 
 @dataclasses.dataclass(frozen=True)
-class Dealt:
+class LaneLayout:
   """Lanes of a block shuffle.
 
   Attributes:

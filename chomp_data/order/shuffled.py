@@ -94,7 +94,7 @@ class ShuffledSource(row_source.RowSource):
     self.documents_follow: bool = rows.documents_follow
     self.windows: shuffle_options.Windows | None = None
     self._block_size: int | None = None
-    self._lanes = options.dealt(batch_size, mixed)
+    self._lanes = options.lane_layout(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, has_blocks, cache_bytes, path)
 

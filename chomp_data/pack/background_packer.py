@@ -43,13 +43,13 @@ class BackgroundPacker:
     thread = background.Thread(
       functools.partial(self._run, order), "background packer"
     )
-    self._threads = [each for each in self._threads if each.is_alive()]
+    self._threads = [t for t in self._threads if t.is_alive()]
     self._threads.append(thread)
-    before, self._last_order = self._last_order, order
+    last_order, self._last_order = self._last_order, order
     try:
       thread.start()
     except background.Stopped:
-      self._last_order = before
+      self._last_order = last_order
       raise
 
   def wait(self) -> None:

@@ -14,19 +14,21 @@ from chomp_data.sources import epochs as epochs_lib
 class EpochStarts(epochs_lib.Epochs):
   """Row numbers at which epochs begin."""
 
-  def __init__(self, rows_of: Callable[[int], int], most: int, path: str):
+  def __init__(
+    self, count_rows: Callable[[int], int], max_epochs: int, path: str
+  ):
     """Counts the first epoch.
 
     Args:
-      rows_of: Returns the rows of an epoch.
-      most: Most epochs to count; counting one takes time.
+      count_rows: Returns the rows of an epoch.
+      max_epochs: Most epochs to count; counting one takes time.
       path: Dotted path of the rows' options, for messages.
     """
-    self._rows_of = rows_of
-    self._most = most
+    self._count_rows = count_rows
+    self._max_epochs = max_epochs
     self._path = path
     # Replaced, never modified: other threads may read it.
-    self._starts = np.asarray([0, rows_of(0)], np.int64)
+    self._starts = np.asarray([0, count_rows(0)], np.int64)
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the first row of epochs, int64[N].
@@ -63,17 +65,17 @@ class EpochStarts(epochs_lib.Epochs):
     """Returns `starts` and that of one more epoch; safe in several threads."""
     epoch = len(starts) - 1
     self._check(epoch)
-    starts = np.append(starts, starts[-1] + self._rows_of(epoch))
+    starts = np.append(starts, starts[-1] + self._count_rows(epoch))
     if len(starts) > len(self._starts):
       self._starts = starts
     return starts
 
   def _check(self, epoch: int) -> None:
-    if epoch > self._most:
+    if epoch > self._max_epochs:
       raise schema.ConfigError(
         [
           f"`{self._path}.reshuffle_documents` must be False for more than"
-          f" {self._most} epochs, got epoch {epoch}: every epoch's packing is"
+          f" {self._max_epochs} epochs, got epoch {epoch}: every epoch's rows are"
           " counted before the next one. Unset it, or shorten the run."
         ]
       )

@@ -432,22 +432,22 @@ class PackedOrder:
     threads = 1
     if total >= COMPILED_DOCUMENTS and not in_background and compiled.wait():
       threads = num_threads()
-    shown = not in_background and total >= _BAR_DOCUMENTS
-    if shown and packed_documents:
+    shows_progress = not in_background and total >= _BAR_DOCUMENTS
+    if shows_progress and packed_documents:
       logging.info(
         "%s: continues after %d packed documents", name, packed_documents
       )
     num_pieces = sizes.get("bins", 0)
     groups = self._window_tokens(first_window)
     with side_index.progress(
-      total, f"{name}: packing", "docs", shown, packed_documents
+      total, f"{name}: packing", "docs", shows_progress, packed_documents
     ) as bar:
       for windows, part in _in_threads(self._packed_group, groups, threads):
         part["piece_ends"] += num_pieces
         num_pieces += len(part["bins"])
         yield part
         bar.update(int(documents.window_sizes(windows).sum()))
-    if shown:
+    if shows_progress:
       logging.info(
         "%s: packed %d documents in %.1f s, with %d threads",
         name,
@@ -464,10 +464,10 @@ class PackedOrder:
     window_bins: list[np.ndarray] = []
     rows: list[int] = []
     spans: list[int] = []
-    for each in tokens:
+    for window_tokens in tokens:
       # Packing many windows takes long: report progress after each.
       heartbeat.beat()
-      pieces, bins, num_rows = self._packing.packed(each)
+      pieces, bins, num_rows = self._packing.packed(window_tokens)
       window_bins.append(bins)
       rows.append(num_rows)
       if self._packing.exact:
@@ -488,11 +488,13 @@ class PackedOrder:
     """Yields the tokens and spans of packed rows, a few windows at a time."""
     # A row has no more spans than positions.
     dtype = np.uint16 if self._packing.seq_len < 2**16 else np.uint32
-    for windows, window_tokens in self._window_tokens(0):
+    for windows, tokens_by_window in self._window_tokens(0):
       tokens: list[np.ndarray] = []
       spans: list[np.ndarray] = []
-      for window, each in zip(windows.tolist(), window_tokens, strict=True):
-        pieces, bins, num_rows = self._filled(each, window)
+      for window, lengths in zip(
+        windows.tolist(), tokens_by_window, strict=True
+      ):
+        pieces, bins, num_rows = self._filled(lengths, window)
         # Sums below 2**53 are exact in float64.
         tokens.append(np.bincount(bins, pieces.length, num_rows))
         spans.append(np.bincount(bins, minlength=num_rows))

@@ -30,7 +30,7 @@ class Unit:
       unit: a function of planned spans and the store.
     of_bucket: Units of one sample of a bucket, for each kind of buckets that
       can balance the unit: a function of the bucket and the section `buckets`.
-    each: Units of every row if that is one number, or None.
+    per_row: Units of every row if that is one number, or None.
   """
 
   of_rows: Callable[[spans_lib.Spans], np.ndarray] | None = None
@@ -40,7 +40,7 @@ class Unit:
   of_bucket: dict[str, Callable[[buckets_lib.Bucket, Any], int]] = (
     dataclasses.field(default_factory=dict)
   )
-  each: int | None = None
+  per_row: int | None = None
 
 
 def _patches(bucket: buckets_lib.Bucket, section: Any) -> int:
@@ -57,7 +57,7 @@ UNITS: dict[str, Unit] = {
       "resolution": _patches,
     },
   ),
-  "rows": Unit(lambda spans: np.ones(spans.num_rows, np.int64), each=1),
+  "rows": Unit(lambda spans: np.ones(spans.num_rows, np.int64), per_row=1),
   # Positions whose next token is of the same span, and trained on.
   "loss_tokens": Unit(
     lambda spans: spans.row_sums(spans.length - 1),

@@ -79,7 +79,9 @@ class _EpochSums:
     self._size = size
     self._units_of = units_of
     # Units of a row of each block, where the rows of a block are equal.
-    self._each = blocks.each if blocks is not None and blocks.equal else None
+    self._per_row = (
+      blocks.per_row if blocks is not None and blocks.equal else None
+    )
     # Positions of edges and the units before them.
     self._edges = np.zeros((2, 1), np.int64)
     if blocks is not None:
@@ -91,9 +93,9 @@ class _EpochSums:
     edges, sums = self._edges
     block = edges.searchsorted(positions, side="right") - 1
     inside = positions - edges[block]
-    if self._each is not None:
+    if self._per_row is not None:
       # No position of the end is inside a block.
-      return sums[block] + inside * np.append(self._each, 0)[block]
+      return sums[block] + inside * np.append(self._per_row, 0)[block]
     within = np.flatnonzero(inside)
     by_block = list(ragged.by_value(block[within]))
     # Backwards, because cutting a block renumbers those after it.
@@ -124,8 +126,10 @@ class _EpochSums:
     first_row, units_before = self._edges[:, number].tolist()
     if first_row == self._size:
       return first_row
-    if self._each is not None:
-      return first_row + -(-(units - units_before) // int(self._each[number]))
+    if self._per_row is not None:
+      return first_row + -(
+        -(units - units_before) // int(self._per_row[number])
+      )
     if near and number + 1 < len(edges):
       end_row, units_at_end = self._edges[:, number + 1].tolist()
       return first_row + (end_row - first_row) * (units - units_before) // (
@@ -202,7 +206,7 @@ class PrefixSums:
     source: UnitSource,
     unit: str,
     num_rows: int | None,
-    each: int | None = None,
+    per_row: int | None = None,
   ):
     """Stores the arguments; sums nothing yet.
 
@@ -210,12 +214,12 @@ class PrefixSums:
       source: The rows, in their order.
       unit: What is summed, as the source names it.
       num_rows: Rows offered, or None for no end.
-      each: Units of every row if they are known without the source, or None.
+      per_row: Units of every row if they are known without the source, or None.
     """
     self._source = source
     self.unit = unit
     self.num_rows = num_rows
-    self._each = each
+    self._per_row = per_row
     # Units before the first epochs.
     self._starts: tuple[int, ...] = (0,)
 
@@ -230,8 +234,8 @@ class PrefixSums:
       return rows.copy()
     if self._equal_rows is not None and rows.min() >= self._equal_rows[0]:
       # A merge needs the sums of hundreds of short epochs at once.
-      first_row, units, each = self._equal_rows
-      return units + (rows - first_row) * each
+      first_row, units, per_row = self._equal_rows
+      return units + (rows - first_row) * per_row
     epoch, index = self._source.epochs.locate(rows)
     totals = np.empty(len(rows), np.int64)
     for number, picks in ragged.by_value(epoch):
@@ -253,8 +257,8 @@ class PrefixSums:
     if units <= 0:
       return 0
     if self._equal_rows is not None and units > self._equal_rows[1]:
-      first_row, units_before, each = self._equal_rows
-      rows = first_row + -(-(units - units_before) // each)
+      first_row, units_before, per_row = self._equal_rows
+      rows = first_row + -(-(units - units_before) // per_row)
     else:
       epoch = self._epoch_of(units)
       remaining_units = units - self._units_before_epoch(epoch)
@@ -295,12 +299,12 @@ class PrefixSums:
       starts = (*starts, starts[-1] + units)
     # One assignment, because other threads may read it.
     self._starts = starts
-    each = (
+    per_epoch = (
       starts[last_summed] - starts[last_summed - 1]
       if epoch > last_summed
       else 0
     )
-    return starts[last_summed] + (epoch - last_summed) * each
+    return starts[last_summed] + (epoch - last_summed) * per_epoch
 
   @property
   def _repeated_epoch(self) -> int | None:
@@ -310,8 +314,8 @@ class PrefixSums:
   @functools.cached_property
   def _equal_rows(self) -> tuple[int, int, int] | None:
     """(row, units before it, units of each row from there on), or None."""
-    if self._each is not None:
-      return 0, 0, self._each
+    if self._per_row is not None:
+      return 0, 0, self._per_row
     epoch = self._repeated_epoch
     if epoch is None:
       return None
@@ -319,7 +323,7 @@ class PrefixSums:
     if blocks is None or not blocks.equal or len(blocks.units) != 1:
       return None
     units = self._units_before_epoch(epoch)
-    return self._source.epochs.start(epoch), units, int(blocks.each[0])
+    return self._source.epochs.start(epoch), units, int(blocks.per_row[0])
 
   @memo.remembered(_EPOCHS_CACHED)
   def _epoch(self, epoch: int) -> _EpochSums:

@@ -76,7 +76,7 @@ def read(
   opened = stores_by_number.values()
   label_fields = [name for name in LABEL_FIELDS if name in extra]
   if "loss_weight" not in label_fields and any(
-    each.labels.has_weights for each in opened
+    store.labels.has_weights for store in opened
   ):
     label_fields.append("loss_weight")
   if label_fields or any(store.labels.has_runs for store in opened):

@@ -34,7 +34,7 @@ def format_of(
     gone: Whether spans may be masked.
   """
   sources = list(sources)
-  layouts = [each.layout for each in sources]
+  layouts = [source.layout for source in sources]
   ids = [
     token
     for layout in layouts

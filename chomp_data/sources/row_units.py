@@ -45,7 +45,7 @@ class BlockUnits:
   equal: bool = False
 
   @property
-  def each(self) -> np.ndarray:
+  def per_row(self) -> np.ndarray:
     """int64[n], the units of a row of each block of equal rows."""
     return self.units // np.maximum(np.diff(self.starts), 1)
 
@@ -57,14 +57,14 @@ class BlockUnits:
     Args:
       positions: Returns the new positions of rows, int64[N].
     """
-    is_single, each = np.diff(self.starts) == 1, self.each
-    common = np.unique(each[~is_single])
+    is_single, per_row = np.diff(self.starts) == 1, self.per_row
+    common = np.unique(per_row[~is_single])
     if not self.equal or len(common) > 1:
       return None
     moved = positions(self.starts[:-1][is_single])
     starts = np.unique(np.concatenate([[0, self.starts[-1]], moved, moved + 1]))
     units = np.diff(starts) * (common if len(common) else 0)
-    units[np.searchsorted(starts, moved)] = each[is_single]
+    units[np.searchsorted(starts, moved)] = per_row[is_single]
     return BlockUnits(starts, units, equal=True)
 
 

@@ -26,7 +26,7 @@ def are_known(source: row_source.RowSource, unit: str) -> bool:
     unit: One of `mix_units.UNITS` for rows.
   """
   return (
-    mix_units.UNITS[unit].each is not None
+    mix_units.UNITS[unit].per_row is not None
     or source.block_units(0, unit, row_units.BLOCK_ROWS) is not None
   )
 
@@ -50,7 +50,7 @@ class SourceUnits(prefix_sums.PrefixSums):
         f" {unit!r}. Choose one."
       )
     num_rows = source.epochs.total(max_epochs)
-    super().__init__(source, unit, num_rows, mix_units.UNITS[unit].each)
+    super().__init__(source, unit, num_rows, mix_units.UNITS[unit].per_row)
     self._rows = source
 
   def planned(self) -> str | None:

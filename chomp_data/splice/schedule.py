@@ -30,6 +30,7 @@ from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import ragged
+from chomp_data.order import orders
 from chomp_data.sources import document_columns
 from chomp_data.splice import pairs as pairs_lib
 from chomp_data.splice import periods as periods_lib
@@ -87,11 +88,6 @@ class SpliceSchedule:
     self._shares = shares_lib.resolve(store, selected.documents, options, path)
     self._jitter_key = hashing.fold_key(seed, name, "jitter")
 
-    def axis_key(axis: str, axis_seed: int | None) -> int:
-      if axis_seed is None:
-        return hashing.fold_key(seed, name, axis)
-      return hashing.fold_key("own", axis_seed, name, axis)
-
     content_lengths = options.content_lengths()
     self._pairs = [
       pairs_lib.DocumentPairs(
@@ -100,8 +96,12 @@ class SpliceSchedule:
           space=options.pair_space(seq_len, length),
           shuffle_content=options.shuffle_content,
           shuffle_offsets=options.shuffle_offsets,
-          content_key=axis_key("content", options.content_seed),
-          offset_key=axis_key("offsets", options.offset_seed),
+          content_key=orders.order_key(
+            seed, name, options.content_seed, "content"
+          ),
+          offset_key=orders.order_key(
+            seed, name, options.offset_seed, "offsets"
+          ),
         ),
         options.alpha,
         options.balance_mode,
@@ -145,7 +145,7 @@ class SpliceSchedule:
     quotas[: len(ends)] = np.diff(ends.read(), prepend=0)
     return quotas
 
-  def rows_of(
+  def rows_of_slots(
     self, slots: np.ndarray, epoch: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (first, last + 1), int64[N] each: the rows of an epoch.
@@ -174,7 +174,7 @@ class SpliceSchedule:
     ramp = self.epochs.ramp
     for group, pick in ragged.by_value(np.minimum(epoch, ramp)):
       slot = self.ends(group).search(index[pick])
-      first_row, end_row = self.rows_of(slot, group)
+      first_row, end_row = self.rows_of_slots(slot, group)
       samples = pairs_lib.Samples(
         slot=slot,
         k=index[pick] - first_row,

@@ -180,17 +180,17 @@ class SpliceSource(store_source.StoreSource):
     quotas 3, 2; units of a copy 6, 4
     blocks of rows 0 to 2, and 3 to 4, of 18 and 8 units
     """
-    each = self._document_units(epoch, unit)
-    if each is None:
+    per_row = self._document_units(epoch, unit)
+    if per_row is None:
       return None
     sizes = self._schedule.quotas(epoch)
-    each, sizes = each[sizes > 0], sizes[sizes > 0]
-    if (each == each[0]).all():
-      each, sizes = each[:1], sizes.sum(keepdims=True)
+    per_row, sizes = per_row[sizes > 0], sizes[sizes > 0]
+    if (per_row == per_row[0]).all():
+      per_row, sizes = per_row[:1], sizes.sum(keepdims=True)
     if len(sizes) > _MAX_BLOCKS:
       return None
     starts = np.append(0, np.cumsum(sizes))
-    return row_units.BlockUnits(starts, sizes * each, equal=True)
+    return row_units.BlockUnits(starts, sizes * per_row, equal=True)
 
   def _document_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns int64[D], units of each copy; None where those of one differ."""
@@ -212,21 +212,11 @@ class SpliceSource(store_source.StoreSource):
     """Returns the rows of an epoch that copy a document."""
     slots = np.flatnonzero(self.documents == document)
     slots = slots[slots < len(self._schedule.ends(epoch))]
-    return intervals.merged(*self._schedule.rows_of(slots, epoch))
+    return intervals.merged(*self._schedule.rows_of_slots(slots, epoch))
 
-  def quotas(self, row: int | None = None) -> np.ndarray:
-    """Returns rows of an epoch by selected document.
-
-    Args:
-      row: A row of that epoch; None: an epoch after the ramp.
-
-    Returns:
-      int64[D].
-    """
-    epoch = self.epochs.ramp
-    if row is not None:
-      epoch = int(self.epochs.locate(np.asarray([row]))[0][0])
-    return self._schedule.quotas(epoch)
+  def quotas(self) -> np.ndarray:
+    """Returns the rows of an epoch after the ramp by document, int64[D]."""
+    return self._schedule.quotas(self.epochs.ramp)
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
@@ -290,16 +280,16 @@ class SpliceSource(store_source.StoreSource):
     """Returns a summary for the log: documents, lengths, shares, pairs."""
     options, space, epochs = self._schedule_options, self.space, self.epochs
     count = len(self._documents)
-    shown = np.arange(min(count, _MAX_SHOWN))
-    more = f" ... {count - len(shown)} more" if count > len(shown) else ""
+    slots = np.arange(min(count, _MAX_SHOWN))
+    more = f" ... {count - len(slots)} more" if count > len(slots) else ""
 
     def listed(values: Iterable[object]) -> str:
       return "[" + ", ".join(str(v) for v in values) + more + "]"
 
-    documents = self._documents.take(shown)
-    lengths = self._lengths.take(shown).tolist()
+    documents = self._documents.take(slots)
+    lengths = self._lengths.take(slots).tolist()
     epoch_rows = int(self._schedule.epochs.epoch_rows[-1])
-    first_row, end_row = self._schedule.rows_of(shown, epochs.ramp)
+    first_row, end_row = self._schedule.rows_of_slots(slots, epochs.ramp)
     rows = end_row - first_row
     shares = [f"{share:.4f}" for share in rows / epoch_rows]
     whole_rows = ""

@@ -638,12 +638,12 @@ def test_rows_that_copy_the_same_need_no_planning(make):
     blocks = same.block_units(epoch, unit, 0)
     assert blocks.equal
     assert blocks.starts.tolist() == [0, same.epochs.size(epoch)]
-    assert blocks.each.tolist() == [each]
+    assert blocks.per_row.tolist() == [each]
   assert source_units.are_known(same, "tokens")
   grown = make([50, 60], content_length=6, content_length_schedule=[(9, 7)])
   for epoch, each in ((0, 6), (1, 7)):
     blocks = grown.block_units(epoch, "tokens", 0)
-    assert (blocks.equal, blocks.each.tolist()) == (True, [each])
+    assert (blocks.equal, blocks.per_row.tolist()) == (True, [each])
   # Shorter documents differ, but lie one after the other.
   mixed = make([50, 5], content_length=6)
   assert shuffled(mixed, "full").block_units(0, "tokens", 4_096) is None
@@ -661,7 +661,7 @@ def test_blocks_of_copies_of_a_document_are_equal(make):
   spans = source.plan(np.arange(len(source)))
   units = np.add.reduceat(spans.length, blocks.starts[:-1])
   assert blocks.units.tolist() == units.tolist()
-  assert np.repeat(blocks.each, np.diff(blocks.starts)).tolist() == (
+  assert np.repeat(blocks.per_row, np.diff(blocks.starts)).tolist() == (
     spans.length.tolist()
   )
 
