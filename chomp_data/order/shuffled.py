@@ -175,11 +175,7 @@ class ShuffledSource(row_source.RowSource):
     return rows // self._lanes.lane_rows % self._lanes.lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows.
-
-    Args:
-      rows: int64[N], row numbers over all epochs.
-    """
+    """Plans rows of the wrapped source."""
     return self.rows.plan(self.order(rows))
 
   def keep_windows(self, cache_bytes: int) -> None:

@@ -159,12 +159,7 @@ class BinSource(packed_source.PackedSource):
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that hold pieces of a document.
-
-    Args:
-      document: The document.
-      epoch: The epoch, from 0.
-    """
+    """Returns the rows of an epoch that hold pieces of a document."""
     packed = self._packed(epoch)
     window, slot = divmod(
       packed.documents.position(document), self._documents.order.window_docs

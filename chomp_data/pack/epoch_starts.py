@@ -75,7 +75,7 @@ class EpochStarts(epochs_lib.Epochs):
       raise schema.ConfigError(
         [
           f"`{self._path}.reshuffle_documents` must be False for more than"
-          f" {self._max_epochs} epochs, got epoch {epoch}: every epoch's rows are"
-          " counted before the next one. Unset it, or shorten the run."
+          f" {self._max_epochs} epochs, got epoch {epoch}: the rows of each"
+          " epoch are counted before the next one. Unset it, or shorten the run."
         ]
       )

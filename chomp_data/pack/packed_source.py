@@ -83,11 +83,7 @@ class PackedSource(store_source.StoreSource):
     """
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Returns the spans of rows.
-
-    Args:
-      rows: int64[N], row numbers over all epochs.
-    """
+    """Plans rows, those with one order of documents together."""
     rows = row_source.checked_rows(rows)
     epoch, index = self.epochs.locate(rows)
     orders = np.unique(epoch).tolist() if self.options.orders_differ else [0]

@@ -107,12 +107,7 @@ class SequentialSource(packed_source.PackedSource):
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that hold tokens of a document.
-
-    Args:
-      document: The document.
-      epoch: The epoch, from 0.
-    """
+    """Returns the rows of an epoch that hold tokens of a document."""
     documents = self._documents.in_order(self._order_epoch(epoch))
     position = documents.position(document)
     window = np.asarray([position // self._documents.order.window_docs])
