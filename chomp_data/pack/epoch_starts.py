@@ -76,6 +76,7 @@ class EpochStarts(epochs_lib.Epochs):
         [
           f"`{self._path}.reshuffle_documents` must be False for more than"
           f" {self._max_epochs} epochs, got epoch {epoch}: the rows of each"
-          " epoch are counted before the next one. Unset it, or shorten the run."
+          " epoch are counted before those of the next. Unset it, or shorten"
+          " the run."
         ]
       )

@@ -78,10 +78,11 @@ class _EpochSums:
     """
     self._size = size
     self._units_of = units_of
-    # Units of a row of each block, where the rows of a block are equal.
-    self._per_row = (
-      blocks.per_row if blocks is not None and blocks.equal else None
-    )
+    # Units of a row of each block and of the end, where the rows of a block are
+    # equal.
+    self._per_row: np.ndarray | None = None
+    if blocks is not None and blocks.equal:
+      self._per_row = np.append(blocks.per_row, 0)
     # Positions of edges and the units before them.
     self._edges = np.zeros((2, 1), np.int64)
     if blocks is not None:
@@ -94,8 +95,7 @@ class _EpochSums:
     block = edges.searchsorted(positions, side="right") - 1
     inside = positions - edges[block]
     if self._per_row is not None:
-      # No position of the end is inside a block.
-      return sums[block] + inside * np.append(self._per_row, 0)[block]
+      return sums[block] + inside * self._per_row[block]
     within = np.flatnonzero(inside)
     by_block = list(ragged.by_value(block[within]))
     # Backwards, because cutting a block renumbers those after it.
