@@ -209,7 +209,7 @@ class ResolutionBuckets(schema.Options):
     schema.Rule(
       "a list of distinct names of arrays, or a mapping of names to"
       " {'shape': (sides, 'height' or 'width/8' among them), 'dtype': name},"
-      " where the data does not say them, or None",
+      " where the data does not have them, or None",
       _fields,
     )
   )

@@ -50,7 +50,7 @@ class ShuffleOptions(schema.Options):
   cache_windows: int | None = schema.option(None, _COUNT, ("block",))
   perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
   era_length: int | None = schema.option(
-    None, _COUNT, ("era",), "Correct it: eras have so many rows."
+    None, _COUNT, ("era",), "Correct it: it is the number of rows of an era."
   )
   lanes: int | None = schema.option(
     None, schema.optional(schema.integer(1, 2**16)), ("block",)
@@ -107,7 +107,7 @@ class ShuffleOptions(schema.Options):
 
     Args:
       batch_size: Rows of a batch, or None if unknown.
-      mixed: Whether a mix decides which rows a step has, so that there are
+      mixed: Whether a mix determines which rows a step has, so that there are
         lanes for parts of a batch only.
     """
     lanes = self.lanes or 1
@@ -136,7 +136,7 @@ class LaneLayout:
 
   @property
   def window_blocks(self) -> int:
-    """Blocks of a window of a lane, where the options do not say."""
+    """Blocks of a window of a lane, where the options do not set it."""
     return max(1, DEFAULT_WINDOW_BLOCKS // self.parts)
 
 
@@ -191,7 +191,7 @@ def windows_within(
     options: Of kind 'block'.
     block_bytes: Bytes of the chunks that a block touches.
     budget: Bytes for this source.
-    default_blocks: Blocks of a window where the options say nothing.
+    default_blocks: Blocks of a window where the options do not set it.
   """
   blocks = options.window_blocks or default_blocks
   fitting = budget // max(block_bytes, 1)

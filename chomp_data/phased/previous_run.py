@@ -31,7 +31,7 @@ from chomp_data.stores import side_index
 
 # Kinds of rows that give every token once an epoch.
 PACKED = ("sequential", "bin")
-# For so many rows and more, progress is shown while they are planned.
+# From this number of rows on, progress is shown while they are planned.
 _MANY_ROWS = 1 << 18
 # The fingerprint has the width of windows of that run: do not narrow it here.
 _ANY_CACHE = 2**62

@@ -17,7 +17,7 @@ from chomp_data.index import columns
 from chomp_data.stores import side_index
 
 # Below this a pass over all lengths takes a few milliseconds, and the numbers
-# of so many documents take a few megabytes.
+# of these documents take a few megabytes.
 MIN_ON_DISK = 1 << 18
 # Part of the key of every file; raise it where arrays are computed otherwise.
 _VERSION = 1
@@ -36,7 +36,7 @@ def load_or_build(
   Args:
     store: Where the documents are.
     name: Name of the side index.
-    key: What the arrays depend on, apart from the store, as JSON values.
+    key: What the arrays depend on besides the store, as JSON values.
     build: Computes the arrays; their numbers are at least 0.
     num_documents: How many documents `build` looks at. Fewer than MIN_ON_DISK
       are computed each time.
@@ -66,7 +66,7 @@ def load_or_build_parts(
   Args:
     store: Where the documents are.
     name: Name of the side index.
-    key: What the arrays depend on, apart from the store, as JSON values.
+    key: What the arrays depend on besides the store, as JSON values.
     build: Yields parts of the arrays.
     num_documents: How many documents `build` looks at.
     most_in_memory: Arrays of fewer values are read from disk into memory; None

@@ -37,7 +37,7 @@ class FillerOptions(schema.Options):
 
   Attributes:
     filler: The token of positions without a document.
-    trailing_filler_in_segment: Whether filler after a document keeps the
+    trailing_filler_in_segment: Whether padding after a document keeps the
       document's segment id, or gets 0.
     pad_token_id: Id that rows are padded with; None takes the tokenizer's
       padding token, or where it has none its EOS, or id 0 without an EOS, and

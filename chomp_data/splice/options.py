@@ -253,8 +253,8 @@ class SpliceOptions(ScheduleOptions):
   Attributes:
     doc_select_mode: Which document is read where neither `doc_index` nor
       `doc_key` names one.
-    doc_index: Number of the document in the store; where its length is outside
-      the limits `doc_select_mode` decides instead, with a warning.
+    doc_index: Number of the document in the store; if its length is outside
+      the limits, `doc_select_mode` chooses another, with a warning.
   """
 
   doc_select_mode: str = schema.option(
