@@ -22,7 +22,7 @@ from chomp_data.sources import row_source
 from chomp_data.splice import source as splice_source
 
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
-_MAX_LISTED = 2**20
+MAX_LISTED = 2**20
 _CACHED_EPOCHS = 4
 # A document may be missing from some epochs, in a tail that is dropped, but
 # not from so many in a row.
@@ -159,7 +159,7 @@ class SourceTrail:
   ) -> Iterator[np.ndarray]:
     """Yields the positions low to high - 1 that hold the document, in parts."""
     rows = self._rows_of(epoch)
-    if _size(rows) <= _MAX_LISTED:
+    if _size(rows) <= MAX_LISTED:
       listed = self._listed(epoch)
       first, last = np.searchsorted(listed, (low, high))
       positions = listed[first:last]
@@ -203,7 +203,7 @@ class SourceTrail:
       return 0
     phase = phased_source.phase_at(self._source, epoch)
     rows = self._rows_of(epoch)
-    if _has_one_span(phase.rows) and _size(rows) > _MAX_LISTED:
+    if _has_one_span(phase.rows) and _size(rows) > MAX_LISTED:
       return sum(
         int(np.sum(phase.positions(numbers, epoch) < index))
         for numbers in _blocks(rows)
