@@ -101,8 +101,8 @@ def check_tokenizers(
   ]
   if unknown:
     logging.warning(
-      "%s.sources: the tokenizer of the tokens of %s is not known, and so not"
-      " compared with those of other sources. Name it in"
+      "%s.sources: which tokenizer made the tokens of %s is not known: it was"
+      " not compared with those of other sources. Name it in"
       " array_record.tokenizer.",
       path,
       ", ".join(unknown),
