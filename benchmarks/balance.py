@@ -12,27 +12,16 @@ and the same on any machine, times are CPU time.
 Half a minute on one CPU core.
 """
 
-from collections.abc import Sequence
 import pathlib
-import tempfile
-import time
 
-from absl import app
-from absl import flags
 import corpora
+import harness
 import numpy as np
-import tables
 
 import chomp_data
 from chomp_data.index import balance
 from chomp_data.rows import row_costs
 from chomp_data.rows import spans as spans_lib
-
-_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where packings are kept between runs."
-)
 
 _LENGTHS = 2_048, 4_096, 8_192, 32_768  # tokens
 _SHARDS = 8, 64
@@ -74,7 +63,7 @@ def slowest(costs: np.ndarray, shards: int) -> float:
   return float((sums.max(axis=1) / sums.mean(axis=1)).mean())
 
 
-def ratios(directory: str, small: bool) -> tables.Table:
+def ratios(directory: str, small: bool) -> harness.Table:
   """Returns slowest over mean by kind, row length and rows of a shard."""
   lines = [["rows", "S", "shards", *(f"{num} a shard" for num in _ROWS)]]
   documents = 12_000 if small else _DOCUMENTS
@@ -104,15 +93,11 @@ def ratios(directory: str, small: bool) -> tables.Table:
 
 def cpu_ms(function, rows: int) -> float:
   """Returns the median CPU time of 1,024 rows of a call that has `rows`."""
-  seconds = []
-  for _ in range(_REPEATS):
-    began = time.process_time()
-    function()
-    seconds.append(time.process_time() - began)
+  seconds = [harness.cpu_s(function) for _ in range(_REPEATS)]
   return float(np.median(seconds)) * 1e3 * 1_024 / rows
 
 
-def times(directory: str, small: bool) -> tables.Table:
+def times(directory: str, small: bool) -> harness.Table:
   """Returns what costs, dealing and choosing own rows take."""
   lines = [
     ["S", "shards", "rows a shard", "costs ms", "deal ms", "own rows ms", "sum"]
@@ -139,7 +124,7 @@ def times(directory: str, small: bool) -> tables.Table:
   return "CPU time by 1,024 rows of global batches", lines
 
 
-def planning(directory: str, small: bool) -> tables.Table:
+def planning(directory: str, small: bool) -> harness.Table:
   """Returns what a process of many plans, by 1,024 own rows."""
   lines = [["processes", "plan of own rows ms", "of all rows, dealt ms"]]
   store = corpora.LengthsStore(pathlib.Path(directory, "60000"), 60_000)
@@ -166,19 +151,14 @@ def planning(directory: str, small: bool) -> tables.Table:
   return "CPU time of planning by 1,024 own rows, 8 shards a process", lines
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  with tempfile.TemporaryDirectory() as temporary:
-    directory, small = _DIRECTORY.value or temporary, _SMALL.value
-    parts = {
-      "ratios": lambda: ratios(directory, small),
-      "times": lambda: times(directory, small),
-      "planning": lambda: planning(directory, small),
-    }
-    tables.run_parts(parts, list(parts), _OUTPUT.value)
-
-
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      name: lambda directory, part=part: part(
+        str(directory), harness.SMALL.value
+      )
+      for name, part in (
+        ("ratios", ratios), ("times", times), ("planning", planning),
+      )
+    }
+  )  # fmt: skip

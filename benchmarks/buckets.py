@@ -4,7 +4,7 @@
 
     python benchmarks/buckets.py
 
-Five parts, each a table (`--parts` runs some):
+Four parts, each a table (`--parts` runs some):
 
 - arrays: samples of 64 x 64 x 3 and three smaller sizes a second from page
   cache, as batches through the pipeline, and by plain loops over the same
@@ -12,7 +12,6 @@ Five parts, each a table (`--parts` runs some):
   one by one in the order of training. Times alternate within one process.
 - text: tokens a second of all canonical fields from buckets of lengths, and
   from bin-packed rows of the same store, no workers.
-- compilations: steps and compilations of an epoch, for each kind of bucket.
 - padding: positions without a token over all documents of a store, by buckets
   of lengths, by packing, and by padding each batch to its longest document.
   Documents have lognormal lengths: median 500 tokens, sigma 1.2,
@@ -24,42 +23,25 @@ Five parts, each a table (`--parts` runs some):
 
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Sequence
 import json
 import pathlib
 import statistics
 import struct
-import tempfile
 import time
 from typing import Any
 
-from absl import app
-from absl import flags
 from array_record.python import array_record_module  # pyright: ignore
 import corpora
 import datasets
-import jax
+import harness
 import numpy as np
 import pyarrow as pa
-import tables
 
-import chomp_data
 from chomp_data import pipeline
 from chomp_data.bucket import pieces
 from chomp_data.pack import packing
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
-
-_PARTS = flags.DEFINE_list(
-  "parts",
-  ["arrays", "text", "compilations", "padding", "shares"],
-  "Which parts are run.",
-)
-_SMALL = flags.DEFINE_bool("small", False, "Fewer samples: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where data is written; a temporary one by default."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _SIZES = ((32, 32), (32, 48), (48, 32), (64, 64))
 _LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)  # tokens
@@ -174,7 +156,7 @@ def _rates(ways: dict[str, Callable[[], int]]) -> dict[str, float]:
 
 def arrays(directory: pathlib.Path) -> Lines:
   """Samples a second, from ArrayRecord files and from save_to_disk."""
-  count = 1_600 if _SMALL.value else _SAMPLES
+  count = 1_600 if harness.SMALL.value else _SAMPLES
   lines = [["files", "way", "samples/s", "of a plain loop"]]
   for kind in ("ArrayRecord", "save_to_disk"):
     path = directory / kind
@@ -213,9 +195,9 @@ def arrays(directory: pathlib.Path) -> Lines:
 
 def text(directory: pathlib.Path) -> Lines:
   """Tokens a second from buckets and from packed rows."""
-  count = 4_000 if _SMALL.value else _DOCUMENTS
+  count = 4_000 if harness.SMALL.value else _DOCUMENTS
   store = corpora.make_corpus(directory / "web", count)
-  steps = 20 if _SMALL.value else 200
+  steps = 20 if harness.SMALL.value else 200
   buckets = pipeline.batch_source(_length(pathlib.Path(store.path)))
   packed = pipeline.build(
     {
@@ -247,31 +229,6 @@ def text(directory: pathlib.Path) -> Lines:
   return lines + [[n, f"{rate / 1e6:.1f}"] for n, rate in rates.items()]
 
 
-def compilations(directory: pathlib.Path) -> Lines:
-  """Compilations over an epoch of each kind."""
-  picture_path = directory / "compiled"
-  samples_array_record.write_samples(picture_path, _pictures(1_600))
-  store = corpora.make_corpus(directory / "compiled-web", 2_000)
-  lines = [["buckets", "shapes", "steps", "compilations"]]
-  for name, pipe in (
-    ("resolutions", _resolution({"own": picture_path})),
-    ("lengths", _length(pathlib.Path(store.path))),
-  ):
-    used = jax.jit(lambda batch: jax.tree.map(lambda own: own.sum(), batch))
-    with chomp_data.make_iterator(pipe) as batches:
-      for batch in batches:
-        used(batch)
-    lines.append(
-      [
-        name,
-        str(len(pipe.buckets)),
-        str(pipe.num_steps),
-        str(used._cache_size()),  # pyright: ignore
-      ]
-    )
-  return lines
-
-
 def _padded_to_longest(sizes: np.ndarray, rows: int) -> float:
   """Returns the padding of random batches padded to their longest document."""
   cut = np.minimum(sizes, _LENGTHS[-1])
@@ -282,7 +239,7 @@ def _padded_to_longest(sizes: np.ndarray, rows: int) -> float:
 
 def padding(directory: pathlib.Path) -> Lines:
   """Padding over all documents, by way of making rows."""
-  count = 20_000 if _SMALL.value else 1_000_000
+  count = 20_000 if harness.SMALL.value else 1_000_000
   del directory  # Lengths alone say it.
   sizes = corpora.lengths(np.random.default_rng(0), count)
   total = int(sizes.sum())
@@ -335,7 +292,7 @@ def padding(directory: pathlib.Path) -> Lines:
 
 def shares(directory: pathlib.Path) -> Lines:
   """Deviation from the weights at any step, and planning time."""
-  count = 4_000 if _SMALL.value else 40_000
+  count = 4_000 if harness.SMALL.value else 40_000
   weights = {"a": 0.6, "b": 0.3, "c": 0.1}
   pictures, texts = {}, {}
   for name in weights:
@@ -358,7 +315,7 @@ def shares(directory: pathlib.Path) -> Lines:
       [*stages, (900, dict.fromkeys(map(str, _LENGTHS), 1))],
     ),
   }
-  steps = 1_500 if _SMALL.value else 10_000
+  steps = 1_500 if harness.SMALL.value else 10_000
   head = ["run", "steps", *(f"{n} {w:.0%}" for n, w in weights.items())]
   lines = [[*head, "us a step", "at 10**7"]]
   for what, pipe in runs.items():
@@ -408,26 +365,12 @@ def _texts(sources: Any, weights: dict[str, float], stages: Any) -> Any:
   )
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  parts = {
-    "arrays": arrays,
-    "text": text,
-    "compilations": compilations,
-    "padding": padding,
-    "shares": shares,
-  }
-  with tempfile.TemporaryDirectory() as temporary:
-    directory = pathlib.Path(_DIRECTORY.value or temporary)
-    directory.mkdir(parents=True, exist_ok=True)
-    named = {
-      name: lambda name=name, part=part: (name, part(directory))
-      for name, part in parts.items()
-    }
-    tables.run_parts(named, _PARTS.value, _OUTPUT.value)
-
-
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      part.__name__: lambda directory, part=part: (
+        part.__name__, part(directory),
+      )
+      for part in (arrays, text, padding, shares)
+    }
+  )  # fmt: skip

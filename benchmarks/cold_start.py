@@ -12,41 +12,28 @@ takes 50 ms. Seconds count from the first request; imports are not in them.
 Twenty minutes on two cores, of which making the stores takes ten; 2 GB of disk.
 """
 
-import contextlib
-import json
-import os
+from collections.abc import Callable
 import pathlib
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
-import urllib.request
 
-from absl import app
 from absl import flags
 import corpora
+import harness
 import numpy as np
-import tables
+import object_server
 
 from chomp_data import pipeline
 from chomp_data import stores
 
 _SOURCES = flags.DEFINE_integer("sources", 200, "Stores that are mixed.")
 _DOCUMENTS = flags.DEFINE_integer("documents", 100_000, "Documents of each.")
-_SMALL = flags.DEFINE_bool("small", False, "A few small stores: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the bucket is kept between runs (a new place)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-_PROBE = flags.DEFINE_string(
-  "probe", None, "Measure one run here; for the benchmark itself."
-)
 
 _HOSTS = (1, 16, 256)
 _HOST_ROWS = 4  # of a global batch
-_SEQ_LEN = 2_048
+_SEQ_LEN = harness.SEQ_LEN
 _DELAY_S = 0.05
 _MEDIAN = 20  # tokens of a document
 _ROWS: dict[str, dict[str, Any]] = {
@@ -111,100 +98,48 @@ def _make(directory: pathlib.Path, sources: int, documents: int) -> None:
     )
 
 
-def _settings(server: str, delay_s: float) -> dict[str, int]:
-  """Sets the delay of requests; returns those since the last setting."""
-  data = json.dumps({"delay_s": delay_s}).encode()
-  request = urllib.request.Request(f"{server}/settings", data, method="POST")
-  with urllib.request.urlopen(request) as answer:
-    return json.loads(answer.read())
-
-
 def _start(kind: str, hosts: int, sources: int) -> dict[str, float]:
   """Returns what a process of its own measured."""
   with tempfile.TemporaryDirectory() as cache:
-    done = subprocess.run(
-      [
-        sys.executable,
-        __file__,
-        f"--probe={kind},{hosts},{sources}",
-      ],
-      env={**os.environ, "XDG_CACHE_HOME": cache},
-      stdout=subprocess.PIPE,
-      text=True,
-      check=True,
-    )
-  return json.loads(done.stdout.splitlines()[-1])
+    return harness.probed(kind, hosts, sources, env={"XDG_CACHE_HOME": cache})
 
 
-def _lines(server: str, sources: int, hosts: tuple[int, ...]):
+def _lines(
+  settings: Callable[..., Any], sources: int, hosts: tuple[int, ...]
+) -> list[list[str]]:
   lines = [["rows", "hosts", "build, s", "first batch, s", "16 batches, s"]]
   lines[0] += ["requests", "MB"]
   for kind in _ROWS:
-    _settings(server, 0.0)
+    settings(delay_s=0.0)
     _start(kind, 1, sources)  # Makes the side indexes.
     for count in hosts:
-      _settings(server, _DELAY_S)
+      settings(delay_s=_DELAY_S)
       found = _start(kind, count, sources)
-      counts = _settings(server, 0.0)
-      lines.append(
-        [
-          kind,
-          str(count),
-          f"{found['build']:.2f}",
-          f"{found['first']:.2f}",
-          f"{found['sixteen']:.2f}",
-          str(counts["requests"]),
-          f"{counts['bytes'] / 1e6:.1f}",
-        ]
+      counts = settings(delay_s=0.0)
+      times = [f"{found[name]:.2f}" for name in ("build", "first", "sixteen")]
+      size = f"{counts['bytes'] / 1e6:.1f}"
+      harness.add_line(
+        lines, [kind, str(count), *times, str(counts["requests"]), size]
       )
-      print("  ".join(lines[-1]), flush=True)
   return lines
 
 
-def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f"unknown arguments: {argv[1:]}")
-  if _PROBE.value:
-    kind, hosts, sources = _PROBE.value.split(",")
-    print(json.dumps(_probe(kind, int(hosts), int(sources))))
-    return
-  sources = 4 if _SMALL.value else _SOURCES.value
-  documents = 2_000 if _SMALL.value else _DOCUMENTS.value
-  with contextlib.ExitStack() as stack:
-    root = pathlib.Path(
-      _DIRECTORY.value or stack.enter_context(tempfile.TemporaryDirectory())
-    )
-    _make(root / "bucket", sources, documents)
-    for index in root.glob("bucket/*.index"):
-      shutil.rmtree(index)
-    process = subprocess.Popen(
-      [
-        sys.executable,
-        str(pathlib.Path(__file__).with_name("object_server.py")),
-        str(root),
-      ],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-    )
-    stack.callback(process.kill)
-    assert process.stdout is not None
-    server = f"http://127.0.0.1:{int(process.stdout.readline())}"
-    os.environ |= {
-      "AWS_ENDPOINT_URL_S3": server,
-      "AWS_REGION": "us-east-1",
-      "AWS_ACCESS_KEY_ID": "benchmark",
-      "AWS_SECRET_ACCESS_KEY": "benchmark",
-      "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    hosts = _HOSTS[:2] if _SMALL.value else _HOSTS
-    lines = _lines(server, sources, hosts)
+def starts(directory: pathlib.Path) -> harness.Table:
+  """Starts hosts of several numbers."""
+  small = harness.SMALL.value
+  sources = 4 if small else _SOURCES.value
+  documents = 2_000 if small else _DOCUMENTS.value
+  _make(directory / "bucket", sources, documents)
+  for index in directory.glob("bucket/*.index"):
+    shutil.rmtree(index)
+  with object_server.started(str(directory)) as settings:
+    lines = _lines(settings, sources, _HOSTS[:2] if small else _HOSTS)
   title = (
     f"{sources} sources of {documents:,} documents in a bucket, 50 ms a"
     f" request; a host reads {_HOST_ROWS} rows of each batch"
   )
-  tables.show((title, lines), _OUTPUT.value)
+  return title, lines
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"starts": starts}, _probe)

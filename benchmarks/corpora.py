@@ -55,10 +55,10 @@ def make_corpus(
   compression: str = "none",
   chunk: int = CHUNK,
 ) -> stores.Store:
-  """Writes a store.
+  """Writes a store, or opens what was written there before.
 
   Args:
-    path: The directory to create.
+    path: The directory of the store.
     num_documents: Documents drawn.
     num_tokens: Where the last document is cut, or None to keep them all.
     median: Of the lengths drawn, in tokens.
@@ -71,6 +71,8 @@ def make_corpus(
   Raises:
     ValueError: If the documents have fewer than `num_tokens`.
   """
+  if path.exists():
+    return stores.open_store(path)
   rng = np.random.default_rng(0)
   sizes = lengths(rng, num_documents, median)
   if num_tokens is not None:

@@ -19,32 +19,22 @@ A minute on one CPU core.
 
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Sequence
 import pathlib
 import statistics
-import tempfile
 import time
 from typing import Any
 
-from absl import app
-from absl import flags
 import corpora
+import harness
 import jax
 import numpy as np
-import tables
 
 from chomp_data import pipeline
 from chomp_data.loading import device_fields
 from chomp_data.loading import feed
 from chomp_data.loading import placement
 
-_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the corpus is kept between runs (a new one)."
-)
-
-_SEQ_LEN = 2_048  # tokens
+_SEQ_LEN = harness.SEQ_LEN
 _ROWS = 8, 64
 _STEPS = 50  # batches of a repeat
 _REPEATS = 9
@@ -95,7 +85,7 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   make = device_fields.placer(pipe, own, held)
   assert make is not None
   whole, travel = iter(pipe.data_loader()), wire_batches(pipe)
-  steps = 5 if _SMALL.value else _STEPS
+  steps = 5 if harness.SMALL.value else _STEPS
   kept: dict[str, list[Any]] = {"whole": [], "wire": []}
 
   def read(name: str, batches: Iterator[Any]) -> None:
@@ -117,7 +107,7 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
     "all of it": lambda: placed("wire", make),
   }
   found: dict[str, list[tuple[float, float]]] = {name: [] for name in parts}
-  for repeat in range(3 if _SMALL.value else _REPEATS + 1):
+  for repeat in range(3 if harness.SMALL.value else _REPEATS + 1):
     for name, do in parts.items():
       spent = spent_us(steps, do)
       if repeat:  # The first one compiles.
@@ -136,7 +126,7 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   }
 
 
-def table(path: str) -> tables.Table:
+def table(path: str) -> harness.Table:
   """Returns what all kinds and shapes cost."""
   backend = jax.default_backend()
   lines = [
@@ -181,17 +171,13 @@ def table(path: str) -> tables.Table:
   return f"CPU us a batch (JAX's {backend} backend)", lines
 
 
-def main(argv: Sequence[str]) -> None:
-  """Measures and prints."""
-  if len(argv) > 1:
-    raise app.UsageError(f"takes no arguments, got {argv[1:]}.")
-  with tempfile.TemporaryDirectory() as directory:
-    count = 500 if _SMALL.value else 20_000
-    path = pathlib.Path(_DIRECTORY.value or directory, f"corpus_{count}")
-    if not path.exists():
-      corpora.make_corpus(path, count)
-    tables.show(table(str(path)), _OUTPUT.value)
+def costs(directory: pathlib.Path) -> harness.Table:
+  """Measures over a corpus."""
+  count = 500 if harness.SMALL.value else 20_000
+  path = directory / f"corpus_{count}"
+  corpora.make_corpus(path, count)
+  return table(str(path))
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"costs": costs})

@@ -17,18 +17,14 @@ question to a run just built, with the indexes beside the store made before.
 Five minutes of one CPU core.
 """
 
-from collections.abc import Mapping
 import copy
 import pathlib
-import tempfile
-import time
 from typing import Any
 from unittest import mock
 
-from absl import app
-from absl import flags
 import corpora
-import tables
+import harness
+import kinds
 
 from chomp_data import pipeline
 from chomp_data import planning
@@ -37,15 +33,9 @@ from chomp_data.audit import forecast
 from chomp_data.audit import reading
 from chomp_data.plans import answers
 
-_SMALL = flags.DEFINE_bool(
-  "small", False, "Fewer documents and steps: seconds."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-
-_SEQ_LEN, _BATCH = 2_048, 64
+_BATCH = 64
 _NAMES = ("web", "books", "code")
-_SHUFFLES = ({"kind": "none"}, {"kind": "block"}, {"kind": "full"})
-_ROWS: Mapping[str, dict[str, Any]] = {
+_ROWS: dict[str, dict[str, Any]] = {
   "sequential": {"kind": "sequential"},
   "sequential, reshuffled": {
     "kind": "sequential",
@@ -58,58 +48,43 @@ _ROWS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def _rows(rows: dict[str, Any], shuffle: dict[str, Any]) -> dict[str, Any]:
-  source = {"store": "web", "rows": rows, "shuffle": shuffle}
-  return {
-    "seq_len": _SEQ_LEN,
-    "global_batch_size": _BATCH,
-    "epochs": None,
-    "sources": {"web": source},
-  }
-
-
-def _mix(unit: str, steps: int) -> dict[str, Any]:
-  data = _rows({"kind": "bin"}, {"kind": "block"})
-  source = data["sources"]["web"]
-  data["sources"] = {name: {**source, "store": name} for name in _NAMES}
-  weights = dict(zip(_NAMES, (5, 3, 2), strict=True))
-  last = dict(zip(_NAMES, (1, 1, 1), strict=True))
-  data["mix"] = {"unit": unit, "stages": [(0, weights), (steps // 2, last)]}
-  return data
-
-
-def _buckets(unit: str, steps: int, staged: bool) -> dict[str, Any]:
-  lengths = (512, 1_024, 2_048, 4_096)
-  buckets: dict[str, Any] = {
-    "kind": "length",
-    "lengths": lengths,
-    "tokens_per_batch": _BATCH * _SEQ_LEN,
-  }
-  if staged:
-    first = {str(own): 1 for own in lengths[:2]}
-    last = {str(own): 1 for own in lengths}
-    buckets["stages"] = [(0, first), (steps // 2, last)]
-  return {
-    "epochs": None,
-    "buckets": buckets,
-    "sources": {name: {"store": name} for name in _NAMES[:2]},
-    "mix": {"weights": {"web": 1, "books": 2}, "unit": unit},
-  }
-
-
-def kinds(steps: int) -> dict[str, dict[str, Any]]:
+def runs(steps: int) -> dict[str, dict[str, Any]]:
   """Returns `config.data` by what it is called in the table."""
+
+  def of(sources: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return kinds.of_rows(sources, harness.SEQ_LEN, _BATCH, **fields)
+
   out = {
-    f"{name}, {shuffle['kind']}": _rows(rows, shuffle)
+    f"{name}, {shuffle}": of(
+      {"web": {"store": "web", "rows": rows, "shuffle": {"kind": shuffle}}}
+    )
     for name, rows in _ROWS.items()
-    for shuffle in _SHUFFLES
-    if "reshuffled" not in name or shuffle["kind"] == "block"
+    for shuffle in ("none", "block", "full")
+    if "reshuffled" not in name or shuffle == "block"
   }
+  three = {n: {"store": n, **kinds.source("bin ffd, block")} for n in _NAMES}
   for unit in ("tokens", "rows", "loss_tokens"):
-    out[f"mix of 3, two stages, by {unit}"] = _mix(unit, steps)
-  for unit in ("tokens", "samples"):
-    out[f"buckets of lengths, by {unit}"] = _buckets(unit, steps, False)
-  out["buckets, a curriculum"] = _buckets("tokens", steps, True)
+    stages = kinds.stages_of((0, (5, 3, 2)), (steps // 2, (1, 1, 1)))
+    out[f"mix of 3, two stages, by {unit}"] = of(
+      three, mix={"unit": unit, "stages": stages}
+    )
+  lengths = (512, 1_024, 2_048, 4_096)
+  curriculum = [
+    (0, {str(own): 1 for own in lengths[:2]}),
+    (steps // 2, {str(own): 1 for own in lengths}),
+  ]
+  for name, unit, stages in (
+    ("buckets of lengths, by tokens", "tokens", None),
+    ("buckets of lengths, by samples", "samples", None),
+    ("buckets, a curriculum", "tokens", curriculum),
+  ):
+    out[name] = kinds.of_lengths(
+      {own: own for own in _NAMES[:2]},
+      lengths,
+      _BATCH * harness.SEQ_LEN,
+      stages,
+      mix={"weights": {"web": 1, "books": 2}, "unit": unit},
+    )
   return out
 
 
@@ -123,16 +98,31 @@ def _changed(data: dict[str, Any], steps: int) -> dict[str, Any]:
   return data
 
 
-def _seconds(question: Any) -> str:
-  began = time.process_time()
-  question()
-  return f"{time.process_time() - began:.1f}"
+def measured(name: str, data: dict[str, Any], steps: int) -> list[str]:
+  """Asks all questions of a run."""
+  # Its indexes are made once, and kept beside the store.
+  pipeline.build(data).accounts.at(1)
+  pipe = pipeline.build(data)
+  other = pipeline.build(_changed(data, steps))
+  times = [
+    harness.cpu_s(lambda: forecast.forecast(pipe, steps)),
+    harness.cpu_s(lambda: reading.fetched(pipe, steps)),
+  ]
+  if not name.endswith("none"):
+    times.append(
+      harness.cpu_s(lambda: difference.difference(pipe, other, steps))
+    )
+  epochs = max(
+    answers.of(pipe.run_plan).passes(source, count)
+    for source, count in pipe.accounts.rows(steps).items()
+  )
+  cells = [f"{own:.1f}" for own in times]
+  return [name, f"{epochs:.0f}", *cells, *["-"] * (3 - len(cells))]
 
 
-def measured(
-  directory: pathlib.Path, documents: int, steps: int
-) -> tables.Table:
+def questions(directory: pathlib.Path) -> harness.Table:
   """Asks all questions of all kinds."""
+  documents, steps = (20_000, 2_000) if harness.SMALL.value else (10**6, 10**6)
   stores = {
     name: corpora.LengthsStore(directory / name, documents, seed=i)
     for i, name in enumerate(_NAMES)
@@ -141,41 +131,10 @@ def measured(
   with mock.patch.object(
     planning, "_open", lambda source: [stores[source.store]]
   ):
-    for name, data in kinds(steps).items():
-      # Its indexes are made once, and kept beside the store.
-      pipeline.build(data).accounts.at(1)
-      pipe = pipeline.build(data)
-      other = pipeline.build(_changed(data, steps))
-      cells = [
-        _seconds(lambda pipe=pipe: forecast.forecast(pipe, steps)),
-        _seconds(lambda pipe=pipe: reading.fetched(pipe, steps)),
-        "-"
-        if name.endswith("none")
-        else _seconds(
-          lambda pipe=pipe, other=other: difference.difference(
-            pipe, other, steps
-          )
-        ),
-      ]
-      rows = pipe.accounts.rows(steps)
-      epochs = max(
-        answers.of(pipe.run_plan).passes(source, count)
-        for source, count in rows.items()
-      )
-      lines.append([name, f"{epochs:.0f}", *cells])
-      print(*lines[-1], sep=" | ", flush=True)
+    for name, data in runs(steps).items():
+      harness.add_line(lines, measured(name, data, steps))
   return f"answers about {steps:,} steps of {documents:,} documents", lines
 
 
-def main(argv: list[str]) -> None:
-  """Prints the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  documents, steps = (20_000, 2_000) if _SMALL.value else (10**6, 10**6)
-  with tempfile.TemporaryDirectory() as directory:
-    found = measured(pathlib.Path(directory), documents, steps)
-  tables.show(found, _OUTPUT.value)
-
-
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"questions": questions})

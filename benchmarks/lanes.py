@@ -15,22 +15,15 @@ Ten minutes on two CPU cores.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import pathlib
-import tempfile
 from typing import Any
 
-from absl import app
-from absl import flags
+import harness
 import numpy as np
-import tables
 
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
-
-_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _SEQ_LEN = 16  # tokens
 _CHUNK = 128  # tokens
@@ -102,12 +95,14 @@ def fetched(
   return chunks
 
 
-def readers_table(path: pathlib.Path, small: bool) -> tables.Table:
-  """Returns the table."""
+def readers(directory: pathlib.Path) -> harness.Table:
+  """Counts the chunks of all readers."""
+  path, small = directory / "store", harness.SMALL.value
+  make_store(path, 12_000 if small else _DOCUMENTS)
   lines = [["rows", "lanes", "readers P x W", "chunks", "resumed"]]
   chunks = -(-stores.open_store(path).num_tokens // _CHUNK)
   for name, rows in _ROWS.items():
-    for lanes, readers in _READERS.items():
+    for lanes, shapes in _READERS.items():
       if small and lanes == 16:
         continue
       pipe = pipeline.build(config(path, rows, lanes))
@@ -115,7 +110,7 @@ def readers_table(path: pathlib.Path, small: bool) -> tables.Table:
       # In the middle of turns and windows.
       first = steps // 3 + 5
       left = chunks * (1 - first / steps)
-      for processes, workers in readers:
+      for processes, workers in shapes:
         lines.append(
           [
             name,
@@ -128,15 +123,5 @@ def readers_table(path: pathlib.Path, small: bool) -> tables.Table:
   return f"readers of {chunks:,} chunks", lines
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  with tempfile.TemporaryDirectory() as directory:
-    path = pathlib.Path(directory, "store")
-    make_store(path, 12_000 if _SMALL.value else _DOCUMENTS)
-    tables.show(readers_table(path, _SMALL.value), _OUTPUT.value)
-
-
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"readers": readers})

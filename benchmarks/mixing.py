@@ -16,9 +16,8 @@ Five parts, each a table (`--parts` runs some):
   times fewer. Lengths repeat, so that the stores themselves take nothing.
 - loading: three sources of 70,000, 20,000 and 10,000 documents at 0.5, 0.3 and
   0.2 of the tokens, all canonical fields through `grain.DataLoader`, no
-  workers, over a raw gather timed in the same process between repeats:
-  `big[idx].astype(np.int32)`, big a page-cached uint16 memory map viewed as
-  rows of S, idx random rows.
+  workers, over a raw gather timed in the same process between repeats
+  (`harness.raw_gather`).
 - processes: which part of a process's rows is of which source, four sources in
   a fixed turn over four processes, with and without the permutation of a batch.
 
@@ -32,18 +31,15 @@ import dataclasses
 import fractions
 import pathlib
 import statistics
-import tempfile
 import threading
 import time
 import tracemalloc
 from typing import Any
 
-from absl import app
-from absl import flags
 import corpora
 import grain
+import harness
 import numpy as np
-import tables
 
 import chomp_data
 from chomp_data import pipeline
@@ -52,18 +48,7 @@ from chomp_data.kernels import compiled
 from chomp_data.mix import interleave
 from tests.mix import unit_lists
 
-_PARTS = flags.DEFINE_list(
-  "parts",
-  ["deviation", "planning", "memory", "loading", "processes"],
-  "Which parts are run.",
-)
-_SMALL = flags.DEFINE_bool("small", False, "Fewer rows: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the corpora are kept between runs (new ones)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-
-_SEQ_LEN = 2_048  # tokens
+_SEQ_LEN = harness.SEQ_LEN
 _STEPS = 100  # batches between two raw gathers
 _PLANNED = 1_024  # rows of a global batch that is planned
 _PERIOD = 65_536  # lengths that are drawn, of which large corpora repeat
@@ -103,8 +88,9 @@ class Setting:
   shared: int = 1_000
 
 
-def deviation(setting: Setting) -> tables.Table:
+def deviation(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Compares mixes by the tokens of their sources at every position."""
+  del directory  # Lengths alone say it.
   rng = np.random.default_rng(0)
   means = np.asarray(list(_LENGTHS.values()))
   # Enough rows for each mix, whatever it takes most.
@@ -206,7 +192,7 @@ def _mixture(
   )
 
 
-def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:
+def planning(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Plans global batches of many sources."""
   lines = [
     [
@@ -261,7 +247,7 @@ def _seconds(call: Callable[[np.ndarray], Any], rows: np.ndarray) -> float:
   return time.perf_counter() - began
 
 
-def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
+def memory(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Measures what a mix keeps, before and after plans."""
   lines = [
     [
@@ -311,7 +297,7 @@ def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
   return f"memory: 8 sources, plans of {_PLANNED:,} rows", lines
 
 
-def loading(setting: Setting, directory: pathlib.Path) -> tables.Table:
+def loading(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Reads mixes, raw gathers in between."""
   lines = [
     [
@@ -322,15 +308,8 @@ def loading(setting: Setting, directory: pathlib.Path) -> tables.Table:
   paths = {}
   for name, documents in zip(_WEIGHTS, setting.corpora, strict=True):
     paths[name] = directory / name
-    if not paths[name].exists():
-      corpora.make_corpus(paths[name], documents)
-  rng = np.random.default_rng(0)
-  with tempfile.NamedTemporaryFile(dir=directory) as file:
-    num = setting.corpora[0] // 2
-    rng.integers(0, 50_000, num * _SEQ_LEN, dtype=np.uint16).tofile(file)
-    file.flush()
-    big = np.memmap(file.name, np.uint16, "r", shape=(num, _SEQ_LEN))
-    int(big.astype(np.int64).sum())  # In the page cache.
+    corpora.make_corpus(paths[name], documents)
+  with harness.raw_gather(directory, setting.corpora[0] // 2) as gather:
     for kind, batch_size in (
       *((kind, 8) for kind in _ROWS), ("sequential, block", 64),
       ("bin ffd, block", 64),
@@ -352,41 +331,28 @@ def loading(setting: Setting, directory: pathlib.Path) -> tables.Table:
         [
           kind,
           f"[{batch_size}, {_SEQ_LEN}]",
-          *throughput(config, big, setting.repeats),
+          *throughput(config, gather, setting.repeats),
         ]
       )
   return "loading: over a raw gather", lines
 
 
-def throughput(
-  config: dict[str, Any], big: np.ndarray, repeats: int
-) -> list[str]:
+def throughput(config: dict[str, Any], gather: Any, repeats: int) -> list[str]:
   """Returns the figures of one mix."""
-  rng = np.random.default_rng(0)
   pipe = pipeline.build(config)
   batch_size = pipe.global_batch_size
   steps = max(1, _STEPS * 8 // batch_size)
   batches = iter(pipe.data_loader())
 
-  def gather() -> float:
-    index = rng.integers(0, len(big), size=(steps, batch_size))
-    began = time.perf_counter()
-    for own in index:
-      big[own].astype(np.int32)
-    return time.perf_counter() - began
-
-  def ours() -> tuple[float, float]:
-    began, cpu = time.perf_counter(), time.process_time()
-    for _ in range(steps):
-      next(batches)
-    return time.perf_counter() - began, time.process_time() - cpu
-
-  gather()
+  gather(steps, batch_size)
   # Until every window was packed and every chunk was checked, twice over.
   rows = max(len(own) / _WEIGHTS[n] for n, own in pipe.sources.items())
   for _ in range(min(repeats, int(rows) // (steps * batch_size) + 1)):
-    ours()
-  raw, own, cpu = np.transpose([(gather(), *ours()) for _ in range(repeats)])
+    for _ in range(steps):
+      next(batches)
+  raw, own, cpu = harness.beside_gather(
+    gather, batches, steps, batch_size, repeats
+  )
   positions = steps * batch_size * _SEQ_LEN / 1e6
   tokens = sum(
     own.tokens or 0 for own in pipe.accounts.at(steps * repeats).values()
@@ -402,7 +368,7 @@ def throughput(
   ]
 
 
-def processes(setting: Setting, directory: pathlib.Path) -> tables.Table:
+def processes(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Shares rows of a fixed turn of four sources over four processes."""
   lines = [["order of a batch", "rows of a process", "least", "most"]]
   names = [f"s{i}" for i in range(4)]
@@ -449,35 +415,25 @@ def processes(setting: Setting, directory: pathlib.Path) -> tables.Table:
   return title, lines
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  setting = Setting()
-  if _SMALL.value:
-    setting = Setting(
-      tokens=200_000,
-      planned=(3, 8),
-      documents=10_000,
-      steps=(10, 10_000_000),
-      rows=(100_000, 1_000_000),
-      window=500,
-      corpora=(3_000, 1_000, 500),
-      repeats=2,
-      shared=200,
-    )
-  with tempfile.TemporaryDirectory() as temporary:
-    directory = pathlib.Path(_DIRECTORY.value or temporary)
-    directory.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, Callable[[], tables.Table]] = {
-      "deviation": lambda: deviation(setting),
-      "planning": lambda: planning(setting, directory),
-      "memory": lambda: memory(setting, directory),
-      "loading": lambda: loading(setting, directory),
-      "processes": lambda: processes(setting, directory),
-    }
-    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
+_SMALL = Setting(
+  tokens=200_000,
+  planned=(3, 8),
+  documents=10_000,
+  steps=(10, 10_000_000),
+  rows=(100_000, 1_000_000),
+  window=500,
+  corpora=(3_000, 1_000, 500),
+  repeats=2,
+  shared=200,
+)
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      part.__name__: lambda directory, part=part: part(
+        _SMALL if harness.SMALL.value else Setting(), directory
+      )
+      for part in (deviation, planning, memory, loading, processes)
+    }
+  )

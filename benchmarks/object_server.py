@@ -9,15 +9,21 @@ directory: /BUCKET/NAME. `POST /settings` takes {"delay_s", "slow_share",
 "slow_s"}, forgets what was counted, and returns {"requests", "bytes"} before.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
 import hashlib
 import http.server
 import json
+import os
 import pathlib
 import random
+import subprocess
 import sys
 import threading
 import time
 import urllib.parse
+import urllib.request
 
 _objects: dict[str, bytes] = {}
 _settings = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
@@ -95,6 +101,46 @@ class _Server(http.server.ThreadingHTTPServer):
 
   def handle_error(self, request: object, client_address: object) -> None:
     pass  # A client that has what it wants leaves.
+
+
+@contextlib.contextmanager
+def started(*directory: str) -> Iterator[Callable[..., dict[str, int]]]:
+  """Starts the server in a process of its own, and sends clients to it.
+
+  Args:
+    *directory: Of objects, if any.
+
+  Yields:
+    A function of settings, which returns what was counted before.
+  """
+  process = subprocess.Popen(
+    [sys.executable, __file__, *directory],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout is not None
+  url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+  os.environ |= {
+    "AWS_ENDPOINT_URL_S3": url,
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "benchmark",
+    "AWS_SECRET_ACCESS_KEY": "benchmark",
+    "AWS_EC2_METADATA_DISABLED": "true",
+  }
+
+  def settings(**changes: float) -> dict[str, int]:
+    request = urllib.request.Request(
+      f"{url}/settings", json.dumps(changes).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request) as answer:
+      return json.loads(answer.read())
+
+  try:
+    yield settings
+  finally:
+    process.kill()
+    process.wait()
 
 
 def main() -> None:

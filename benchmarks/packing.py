@@ -10,10 +10,9 @@ Five parts, each a table (`--parts` runs some):
   row length, window and algorithm.
 - planning: what random access needs for 10**7 documents without tokens: time,
   bytes on disk, bytes in memory by document, and the time of a plan.
-- loading: over a raw gather timed in the same process between repeats,
-  `big[idx].astype(np.int32)`, big a page-cached uint16 memory map viewed as
-  rows of S, idx random rows. Two epochs at [8, 2048] and [64, 2048], all
-  canonical fields through `grain.DataLoader`, no workers. A ratio compares
+- loading: over a raw gather timed in the same process between repeats
+  (`harness.raw_gather`), splices too. Two epochs at [8, 2048] and [64, 2048],
+  all canonical fields through `grain.DataLoader`, no workers. A ratio compares
   positions, filler counted, as the gather has no filler; tokens/s count
   tokens only. The first epoch checks every chunk and packs every window; the
   second finds both in memory, as a corpus of this size fits there.
@@ -25,48 +24,24 @@ Documents have lognormal lengths: median 500 tokens, sigma 1.2, 16 .. 65,536.
 Two minutes on two CPU cores.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import pathlib
 import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 import tracemalloc
 from typing import Any
 
-from absl import app
-from absl import flags
 import corpora
+import harness
 import numpy as np
-import resuming
-import tables
 
 import chomp_data
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.pack import packing
 
-_PARTS = flags.DEFINE_list(
-  "parts",
-  ["utilisation", "planning", "loading", "starts", "memory"],
-  "Which parts are run.",
-)
-_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the corpora are kept between runs (new ones)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-_PROBE = flags.DEFINE_string(
-  "probe",
-  None,
-  "Only print one figure of a fresh process: 'figure,kind,store'.",
-)
-
-_SEQ_LEN = 2_048  # tokens
+_SEQ_LEN = harness.SEQ_LEN
 _STEPS = 100  # batches between two raw gathers
 
 _ROWS: dict[str, dict[str, Any]] = {
@@ -74,6 +49,18 @@ _ROWS: dict[str, dict[str, Any]] = {
   "sequential, block": {"kind": "sequential"},
   "bin ffd, block": {"kind": "bin"},
   "bin exact, block": {"kind": "bin", "packing_algorithm": "exact"},
+}
+# What is read, not packed: seed 000's recommended options.
+_READ: dict[str, dict[str, Any]] = {
+  **_ROWS,
+  "splices of 10, full": {
+    "kind": "multi_splice",
+    "num_docs": 10,
+    "content_length": _SEQ_LEN,
+    "alpha": 0.8,
+    "balance_tau": 0.7,
+    "offset_jitter": 2,
+  },
 }
 
 
@@ -99,25 +86,26 @@ class Setting:
     "sequential, block",
     "bin ffd, block",
     "bin exact, block",
+    "splices of 10, full",
   )
 
 
 def config(store: pathlib.Path, kind: str, batch_size: int) -> dict[str, Any]:
-  """Returns `config.data` of one of `_ROWS`, all else by default."""
+  """Returns `config.data` of one of `_READ`, all else by default."""
   return {
     "seq_len": _SEQ_LEN,
     "global_batch_size": batch_size,
     "sources": {
       "text": {
         "store": str(store),
-        "rows": _ROWS[kind],
+        "rows": _READ[kind],
         "shuffle": {"kind": kind.split(", ")[1]},
       }
     },
   }
 
 
-def utilisation(setting: Setting) -> tables.Table:
+def utilisation(setting: Setting) -> harness.Table:
   """Packs windows of drawn lengths."""
   lines = [
     [
@@ -173,7 +161,7 @@ def pack(
   return packing.rows_of_bins(*filled, rows), cut
 
 
-def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:
+def planning(setting: Setting, directory: pathlib.Path) -> harness.Table:
   """Builds what random access needs, and plans."""
   most = setting.planned[-1]
   lines = [
@@ -261,7 +249,7 @@ def _plan_times(rows: chomp_data.ShuffledSource) -> list[float]:
   return times[2:]
 
 
-def loading(corpus: pathlib.Path) -> tables.Table:
+def loading(corpus: pathlib.Path) -> harness.Table:
   """Reads an epoch of each kind of rows, raw gathers in between."""
   lines = [
     [
@@ -269,55 +257,32 @@ def loading(corpus: pathlib.Path) -> tables.Table:
       "Mpositions/s", "Mtokens/s", "gather", "Mtokens/CPU s",
     ]
   ]  # fmt: skip
-  rng = np.random.default_rng(0)
-  with tempfile.NamedTemporaryFile(dir=corpus.parent) as file:
-    num = 20_000
-    rng.integers(0, 50_000, num * _SEQ_LEN, dtype=np.uint16).tofile(file)
-    file.flush()
-    big = np.memmap(file.name, np.uint16, "r", shape=(num, _SEQ_LEN))
-    int(big.astype(np.int64).sum())  # In the page cache.
-    for kind in _ROWS:
+  with harness.raw_gather(corpus.parent) as gather:
+    for kind in _READ:
       for batch_size in (8, 64):
-        lines.append(
-          [
-            kind,
-            f"[{batch_size}, {_SEQ_LEN}]",
-            *throughput(corpus, kind, batch_size, big),
-          ]
-        )
+        figures = throughput(corpus, kind, batch_size, gather)
+        lines.append([kind, f"[{batch_size}, {_SEQ_LEN}]", *figures])
   return "loading: over a raw gather", lines
 
 
 def throughput(
-  corpus: pathlib.Path, kind: str, batch_size: int, big: np.ndarray
+  corpus: pathlib.Path, kind: str, batch_size: int, gather: Any
 ) -> list[str]:
   """Returns the figures of one kind of rows and one shape."""
-  rng = np.random.default_rng(0)
   pipe = pipeline.build(config(corpus, kind, batch_size))
   rows = pipe.sources["text"]
-  batches = iter(pipe.data_loader())
-
-  def gather() -> float:
-    index = rng.integers(0, len(big), size=(_STEPS, batch_size))
-    began = time.perf_counter()
-    for own in index:
-      big[own].astype(np.int32)
-    return time.perf_counter() - began
-
-  def ours() -> tuple[float, float]:
-    began, cpu = time.perf_counter(), time.process_time()
-    for _ in range(_STEPS):
-      next(batches)
-    return time.perf_counter() - began, time.process_time() - cpu
-
-  gather()
-  epoch = max(3, len(rows) // (batch_size * _STEPS))
+  gather(_STEPS, batch_size)
+  # Of splices an epoch is every pair: as many tokens as the corpus has.
+  count = min(len(rows), -(-rows.store.num_tokens // _SEQ_LEN))
+  epoch = max(3, count // (batch_size * _STEPS))
   # Both epochs: raw gather, ours, and our CPU time, seconds of each repeat.
-  raw, own, cpu = np.transpose(
-    [(gather(), *ours()) for _ in range(2 * epoch)]
+  raw, own, cpu = harness.beside_gather(
+    gather, iter(pipe.data_loader()), _STEPS, batch_size, 2 * epoch
   ).reshape(3, 2, epoch)
   positions = _STEPS * batch_size * _SEQ_LEN / 1e6
-  full = rows.store.num_tokens / (len(rows) * _SEQ_LEN)
+  full = 1.0
+  if kind in _ROWS:
+    full = rows.store.num_tokens / (len(rows) * _SEQ_LEN)
   low, median, high = np.percentile(raw[1] / own[1], (10, 50, 90))
   return [
     f"{raw[0].sum() / own[0].sum():.3f}",
@@ -330,7 +295,7 @@ def throughput(
   ]
 
 
-def starts(corpus: pathlib.Path, setting: Setting) -> tables.Table:
+def starts(corpus: pathlib.Path, setting: Setting) -> harness.Table:
   """Times first batches of fresh processes, and resumes."""
   lines = [["rows", "what", "median ms", "low .. high"]]
   for kind in setting.started:
@@ -343,16 +308,14 @@ def starts(corpus: pathlib.Path, setting: Setting) -> tables.Table:
           shutil.rmtree(
             corpus.with_name(f"{corpus.name}.index"), ignore_errors=True
           )
-        times.append(_fresh("first_batch", kind, corpus))
-      lines.append(
-        _times_line(kind, f"first batch after imports, {what}", times)
-      )
+        times.append(harness.probed("first_batch", kind, str(corpus)))
+      what = f"first batch after imports, {what}"
+      lines.append([kind, what, *harness.spread(times)])
     for step in (10, 10_000, 10_000_000):
       data = config(corpus, kind, 8)
-      times = resuming.first_visits(data, step, setting.repeats)
-      lines.append(
-        _times_line(kind, f"resume at step {step:,}, batch on device", times)
-      )
+      times = harness.resume_times(data, step, setting.repeats)
+      what = f"resume at step {step:,}, batch on device"
+      lines.append([kind, what, *harness.spread(times)])
   return "starts: [8, 2048]", lines
 
 
@@ -365,22 +328,12 @@ def _keep_packing(kind: str, corpus: pathlib.Path) -> None:
     rows.packing.in_order(0).build_index()
 
 
-def _times_line(kind: str, what: str, times: Sequence[float]) -> list[str]:
-  return [
-    kind,
-    what,
-    f"{statistics.median(times):.1f}",
-    f"{min(times):.1f} .. {max(times):.1f}",
-  ]
-
-
-def memory(corpus: pathlib.Path, setting: Setting) -> tables.Table:
+def memory(corpus: pathlib.Path, setting: Setting) -> harness.Table:
   """Returns anonymous memory with some documents, and with ten times more."""
   lines = [["rows", "documents", "tokens", "anonymous MiB"]]
   many = corpus.with_name("corpus_many")
-  if not many.exists():
-    # As many tokens, so that it is documents alone that differ.
-    corpora.make_corpus(many, 10 * setting.corpus, median=50)
+  # As many tokens, so that it is documents alone that differ.
+  corpora.make_corpus(many, 10 * setting.corpus, median=50)
   for kind in setting.started:
     for path in (corpus, many):
       store = pipeline.build(config(path, kind, 8)).sources["text"].store
@@ -389,22 +342,11 @@ def memory(corpus: pathlib.Path, setting: Setting) -> tables.Table:
           kind,
           f"{store.num_documents:,}",
           f"{store.num_tokens:,}",
-          f"{_fresh('memory', kind, path):.1f}",
+          f"{harness.probed('memory', kind, str(path)):.1f}",
         ]
       )
   title = "memory: after 200 batches of [8, 2048], Python and JAX included"
   return title, lines
-
-
-def _fresh(figure: str, kind: str, corpus: pathlib.Path) -> float:
-  """Returns a figure that a fresh process prints."""
-  found = subprocess.run(
-    [sys.executable, __file__, f"--probe={figure};{kind};{corpus}"],
-    check=True,
-    capture_output=True,
-    text=True,
-  )
-  return float(found.stdout)
 
 
 def probe(figure: str, kind: str, corpus: str) -> float:
@@ -418,44 +360,39 @@ def probe(figure: str, kind: str, corpus: str) -> float:
     return (time.perf_counter() - began) * 1e3
   for _ in range(199):
     next(batches)
-  for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-    if line.startswith("RssAnon:"):
-      return int(line.split()[1]) / 1024
-  raise OSError("no RssAnon in /proc/self/status")
+  return harness.resident() / 2**20
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  if _PROBE.value:
-    print(probe(*_PROBE.value.split(";")))
-    return
-  setting = Setting()
-  if _SMALL.value:
-    setting = Setting(
-      packed=4_000,
-      windows=(100, 1_000),
-      planned=(10_000, 300_000),
-      corpus=4_000,
-      repeats=1,
-      started=("bin ffd, block",),
-    )
-  with tempfile.TemporaryDirectory() as temporary:
-    directory = pathlib.Path(_DIRECTORY.value or temporary)
-    directory.mkdir(parents=True, exist_ok=True)
-    corpus = directory / "corpus"
-    if not corpus.exists():
-      corpora.make_corpus(corpus, setting.corpus)
-    parts: dict[str, Callable[[], tables.Table]] = {
-      "utilisation": lambda: utilisation(setting),
-      "planning": lambda: planning(setting, directory),
-      "loading": lambda: loading(corpus),
-      "starts": lambda: starts(corpus, setting),
-      "memory": lambda: memory(corpus, setting),
-    }
-    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
+_SMALL = Setting(
+  packed=4_000,
+  windows=(100, 1_000),
+  planned=(10_000, 300_000),
+  corpus=4_000,
+  repeats=1,
+  started=("bin ffd, block",),
+)
+
+
+def setting_of() -> Setting:
+  """Returns what is measured."""
+  return _SMALL if harness.SMALL.value else Setting()
+
+
+def corpus_of(directory: pathlib.Path) -> pathlib.Path:
+  """Returns the corpus that is read."""
+  path = directory / "corpus"
+  corpora.make_corpus(path, setting_of().corpus)
+  return path
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      "utilisation": lambda directory: utilisation(setting_of()),
+      "planning": lambda directory: planning(setting_of(), directory),
+      "loading": lambda directory: loading(corpus_of(directory)),
+      "starts": lambda directory: starts(corpus_of(directory), setting_of()),
+      "memory": lambda directory: memory(corpus_of(directory), setting_of()),
+    },
+    probe,
+  )

@@ -31,6 +31,7 @@ Filler is no token. What loaders write once (shards, indexes, packed rows) is
 not timed.
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -47,20 +48,16 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 from typing import Any
 
 from absl import app
 from absl import flags
 from absl import logging
 import corpora
+import harness
 import numpy as np
 from peer_loaders import base
-import tables
 
-_PARTS = flags.DEFINE_list(
-  "parts", ["speed", "starts", "ranks"], "Which parts are run."
-)
 _LOADERS = flags.DEFINE_list("loaders", None, "Only these; all by default.")
 _KINDS = flags.DEFINE_multi_string(
   "kind", [], "Only these kinds ('one source', 'packed, ffd'), repeated."
@@ -81,11 +78,6 @@ _PEERS_PYTHON = flags.DEFINE_string(
 _FAST = flags.DEFINE_bool(
   "fast", True, "Ours uses its compiled loops, or NumPy alone."
 )
-_SMALL = flags.DEFINE_bool("small", False, "Little of everything: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the corpus is kept between runs (a new one)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 _PLOT = flags.DEFINE_string("plot", None, "Picture of the speeds to draw.")
 
 _WORKER = pathlib.Path(__file__).parent / "peer_loaders" / "worker.py"
@@ -297,7 +289,7 @@ def python_of(needs: str) -> str | None:
   return None
 
 
-def speed(run: Run, rows: int) -> tables.Table:
+def speed(run: Run, rows: int) -> harness.Table:
   """Times all loaders, one kind after the other."""
   lines = [
     [
@@ -313,7 +305,7 @@ def speed(run: Run, rows: int) -> tables.Table:
 
 
 def _speeds(run: Run, what: str, rows: int) -> list[list[str]]:
-  seconds, most = (0.02, 0.1) if _SMALL.value else (0.4, 2.0)
+  seconds, most = (0.02, 0.1) if harness.SMALL.value else (0.4, 2.0)
   tokens = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
   taking = [
     (entry, kind)
@@ -409,7 +401,7 @@ def _resumable(run: Run) -> list[tuple[Entry, str]]:
   ]
 
 
-def starts(run: Run) -> tables.Table:
+def starts(run: Run) -> harness.Table:
   """Starts and resumes in fresh processes, and counts an epoch."""
   step = _STEP.value
   lines = [
@@ -424,7 +416,7 @@ def starts(run: Run) -> tables.Table:
   for entry, kind in _resumable(run):
     logging.info("%s, %s", entry.name, kind)
     setting = run.setting(kind, 8, once=True)
-    repeats = 1 if _SMALL.value else 3
+    repeats = 1 if harness.SMALL.value else 3
     whole = kind != "splice"  # Its epoch is every row of every start.
     try:
       with run.start(entry) as worker:
@@ -466,7 +458,7 @@ def _median_ms(found: Sequence[Mapping[str, float]]) -> str:
   return f"{wall:.0f} ({cpu:.0f})"
 
 
-def ranks(run: Run) -> tables.Table:
+def ranks(run: Run) -> harness.Table:
   """Compares the rows of two processes with those of one."""
   lines = [["loader", "what", "two ranks hold the rows of one, step by step"]]
   for entry, kind in _resumable(run):
@@ -572,45 +564,41 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
   pyplot.close(figure)
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  modules = _LOADERS.value or list(LOADERS)
-  if unknown := set(modules) - set(LOADERS):
-    raise app.UsageError(
-      f"--loaders must be some of {', '.join(LOADERS)}, got"
-      f" {', '.join(sorted(unknown))}."
-    )
-  # So that no worker stays behind, stopped.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  with tempfile.TemporaryDirectory() as temporary:
-    run = Run(pathlib.Path(_DIRECTORY.value or temporary), modules)
-    by_rows: dict[int, list[list[str]]] = {}
+_RUN: list[Run] = []  # One for all parts.
 
-    def timed_speed(rows: int) -> tables.Table:
-      title, lines = speed(run, rows)
-      by_rows[rows] = lines[1:]
-      return f"{title}, {machine()}", lines
 
-    parts = {
-      **{
-        f"speed{rows}": lambda rows=int(rows): timed_speed(rows)
-        for rows in _ROWS.value
-      },
-      "starts": lambda: starts(run),
-      "ranks": lambda: ranks(run),
-    }
-    timed = [name for name in parts if name.startswith("speed")]
-    names = [
-      name
-      for part in _PARTS.value
-      for name in (timed if part == "speed" else [part])
-    ]
-    tables.run_parts(parts, names, _OUTPUT.value)
-    if _PLOT.value:
-      plot(_PLOT.value, by_rows)
+def run_of(directory: pathlib.Path) -> Run:
+  """Returns the corpus and the loaders of all parts."""
+  if not _RUN:
+    modules = _LOADERS.value or list(LOADERS)
+    if unknown := set(modules) - set(LOADERS):
+      raise app.UsageError(
+        f"--loaders must be some of {', '.join(LOADERS)}, got"
+        f" {', '.join(sorted(unknown))}."
+      )
+    # So that no worker stays behind, stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    logging.set_verbosity(logging.INFO)
+    _RUN.append(Run(directory, modules))
+  return _RUN[0]
+
+
+def speeds(directory: pathlib.Path) -> Iterator[harness.Table]:
+  """Times batches of each number of rows, and draws them."""
+  run, by_rows = run_of(directory), {}
+  for rows in map(int, _ROWS.value):
+    title, lines = speed(run, rows)
+    by_rows[rows] = lines[1:]
+    yield f"{title}, {machine()}", lines
+  if _PLOT.value:
+    plot(_PLOT.value, by_rows)
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      "speed": speeds,
+      "starts": lambda directory: starts(run_of(directory)),
+      "ranks": lambda directory: ranks(run_of(directory)),
+    }
+  )

@@ -38,23 +38,17 @@ import tempfile
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
-import tables
+import harness
 
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import training
 
-_SMALL = flags.DEFINE_bool("small", False, "Little text: seconds.")
 _MEGABYTES = flags.DEFINE_integer("megabytes", 48, "Of text.")
 _TOKENIZERS = flags.DEFINE_list(
   "tokenizers", None, "Of the tokenizers these only, as 'byte,tiktoken'."
 )
 _REPEATS = flags.DEFINE_integer("repeats", 3, "Runs of each figure.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where inputs and stores are made (a temporary one)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _ALONE = pathlib.Path(__file__).with_name("preparing_alone.py")
 _TOOL = pathlib.Path(__file__).parents[1] / "tools" / "prepare.py"
@@ -210,13 +204,14 @@ def _measured(
   )
 
 
-def _preparing() -> tables.Table:
-  size = 2**20 * (1 if _SMALL.value else _MEGABYTES.value)
+def preparing(directory: pathlib.Path) -> harness.Table:
+  """Prepares every input with every tokenizer."""
+  size = 2**20 * (1 if harness.SMALL.value else _MEGABYTES.value)
   lines = [
     ["input", "tokenizer", "alone, MB/s", "1 worker, MB/s", "2 workers, MB/s",
      "CPU overhead, 1 worker", "2 workers"],
   ]  # fmt: skip
-  with tempfile.TemporaryDirectory(dir=_DIRECTORY.value) as kept:
+  with tempfile.TemporaryDirectory(dir=directory) as kept:
     folder = pathlib.Path(kept)
     inputs = _write_inputs(folder, size)
     specs = _make_tokenizers(folder)
@@ -232,12 +227,5 @@ def _preparing() -> tables.Table:
   return f"Preparing {size / 1e6:.0f} MB of text", lines
 
 
-def main(argv: Sequence[str]) -> None:
-  """Measures, and shows the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  tables.run_parts({"preparing": _preparing}, ["preparing"], _OUTPUT.value)
-
-
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"preparing": preparing})

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What do shuffles cost to read? Ranges, chunks and latency (seed 002).
 
-    python benchmarks/read_cost.py --plot=read_cost.png
+    python benchmarks/read_cost.py
     python benchmarks/read_cost.py --n=8192 --strategies=full,era,block \\
       --era-length=1024 --window-blocks=8 --batch-size=128 --prefetch-batches=16
 
@@ -32,32 +32,23 @@ measurement opens the store anew; files are in the page cache. Latency is of
 A minute on two CPU cores.
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import pathlib
-import tempfile
 import time
 from typing import Any
 
 from absl import app
 from absl import flags
 import corpora
+import harness
 import numpy as np
-import tables
 
 from chomp_data import pipeline
 from chomp_data import stores as stores_lib
 from chomp_data.loading import feed
-
-_SMALL = flags.DEFINE_bool("small", False, "Fewer rows: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the stores are kept between runs (new ones)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-_PLOT = flags.DEFINE_string(
-  "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
-)
 
 _STRATEGIES = ("none", "full", "era", "block")
 _N = flags.DEFINE_integer("n", None, "Rows of an epoch (16,384).", 512)
@@ -80,7 +71,7 @@ flags.register_validator(
   f"must be some of {', '.join(_STRATEGIES)}.",
 )
 
-_SEQ_LEN = 2_048  # tokens
+_SEQ_LEN = harness.SEQ_LEN
 _BLOCK = 128  # rows: a chunk
 _RESUMED_AT = 3  # batches: in the middle of a window
 _MOST_REFETCHED = 1.05
@@ -92,7 +83,6 @@ _CHUNK_SHARE = 8  # of the default chunk, for packed rows
 _SEQUENTIAL = {"kind": "sequential", "add_eos": False}
 
 # `reads_issued` of 40,960 examples that seed 002 publishes.
-_SEED_EXAMPLES = 40_960
 _SEED_READS = {"full": 35_650, "era": 20, "block": 287}
 
 
@@ -368,7 +358,7 @@ def epochs(stores: Mapping[str, pathlib.Path], setting: Setting) -> list[Epoch]:
 
 def arms_table(
   found: Mapping[tuple[str, str], Reading], setting: Setting
-) -> tuple[str, list[list[str]]]:
+) -> harness.Table:
   """Returns the title and the lines of the arms, the head first."""
   lines = [
     [
@@ -402,7 +392,7 @@ def arms_table(
 
 def prefetch_table(
   found: Mapping[tuple[str, int, int], Reading],
-) -> tuple[str, list[list[str]]]:
+) -> harness.Table:
   """Returns the title and the lines of the prefetch groups, the head first."""
   lines = [
     [
@@ -427,7 +417,7 @@ def prefetch_table(
   return "prefetch: block shuffle over an epoch", lines
 
 
-def epochs_table(found: Sequence[Epoch]) -> tuple[str, list[list[str]]]:
+def epochs_table(found: Sequence[Epoch]) -> harness.Table:
   """Returns the title and the lines of whole epochs, the head first."""
   lines = [
     [
@@ -450,83 +440,6 @@ def epochs_table(found: Sequence[Epoch]) -> tuple[str, list[list[str]]]:
   return "epochs: block shuffle, zstd, one reader, cold", lines
 
 
-def plot(
-  path: str,
-  by_arm: Mapping[tuple[str, str], Reading],
-  by_prefetch: Mapping[tuple[str, int, int], Reading],
-  by_epoch: Sequence[Epoch],
-  setting: Setting,
-) -> None:
-  """Draws ranges and latency by arm, ranges by group, chunks by window."""
-  import matplotlib as mpl
-
-  mpl.use("Agg")
-  from matplotlib import pyplot
-
-  figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
-  names = list(setting.strategies)
-  place = np.arange(len(names))
-  ranges, latency, groups, chunks = axes.reshape(-1)
-  mapped = [by_arm["mapped", name].reads_per_example for name in names]
-  ranges.bar(place - 0.2, mapped, 0.38, label="ours")
-  if setting.published:
-    seed = [_SEED_READS.get(name, np.nan) / _SEED_EXAMPLES for name in names]
-    ranges.bar(place + 0.2, seed, 0.38, label="published")
-  ranges.set(title="ranges read for an example", yscale="log")
-  ways = list(dict.fromkeys(how for how, _ in by_arm))
-  for i, how in enumerate(ways):
-    own = [by_arm[how, name] for name in names]
-    at = place + 0.27 * (i - 1)
-    bars = latency.bar(at, [o.milliseconds(50) for o in own], 0.25, label=how)
-    latency.plot(
-      at, [o.milliseconds(95) for o in own], "_", ms=14, color="black"
-    )
-    del bars
-  latency.set(
-    title=f"latency of a batch of {setting.batch_size}, ms: p50, p95 as a line",
-    yscale="log",
-  )
-  for axis in (ranges, latency):
-    axis.set_xticks(place, names)
-    axis.legend()
-  sizes = sorted({group for _, _, group in by_prefetch})
-  for first, style in ((0, "o-"), (_RESUMED_AT, "x--")):
-    own = [
-      by_prefetch["mapped", first, size].reads_per_example for size in sizes
-    ]
-    groups.plot(sizes, own, style, label=f"from batch {first}")
-  groups.set(
-    title="block shuffle: ranges for an example",
-    xlabel="batches of a prefetch group",
-    yscale="log",
-  )
-  groups.set_xticks(sizes)
-  groups.legend()
-  for kept in dict.fromkeys(one.kept for one in by_epoch):
-    own = [o for o in by_epoch if o.kept == kept and o.rows.startswith("bin")]
-    chunks.plot(
-      [o.window_chunks for o in own],
-      [o.reading.refetched for o in own],
-      "o-",
-      label=f"bin, windows kept: {kept}",
-    )
-  own = [o for o in by_epoch if o.rows.startswith("bin")]
-  width = np.geomspace(
-    min(o.window_chunks for o in own), max(o.window_chunks for o in own)
-  )
-  chunks.plot(
-    width, (width + 1) / width, ":", color="grey", label="(k + 1) / k"
-  )
-  chunks.axhline(_MOST_REFETCHED, color="C3", lw=1, label="1.05")
-  chunks.set(
-    title="chunks fetched in an epoch over chunks",
-    xlabel="k, chunks of a packing window",
-    xscale="log",
-  )
-  chunks.legend()
-  figure.savefig(path, dpi=100)
-
-
 def make_stores(
   directory: pathlib.Path, setting: Setting
 ) -> dict[str, pathlib.Path]:
@@ -537,25 +450,23 @@ def make_stores(
     for name in ("none", "zstd")
   }
   for compression, path in paths.items():
-    if not path.exists():
-      corpora.make_corpus(
-        path, tokens // 800, num_tokens=tokens, compression=compression
-      )
-  paths["packed"] = directory / f"packed_{setting.packed_documents}"
-  if not paths["packed"].exists():
     corpora.make_corpus(
-      paths["packed"],
-      setting.packed_documents,
-      compression="zstd",
-      chunk=corpora.CHUNK // _CHUNK_SHARE,
+      path, tokens // 800, num_tokens=tokens, compression=compression
     )
+  paths["packed"] = directory / f"packed_{setting.packed_documents}"
+  corpora.make_corpus(
+    paths["packed"],
+    setting.packed_documents,
+    compression="zstd",
+    chunk=corpora.CHUNK // _CHUNK_SHARE,
+  )
   return paths
 
 
 def chosen_setting() -> Setting:
   """Returns the setting that the flags ask for."""
   setting = Setting()
-  if _SMALL.value:
+  if harness.SMALL.value:
     setting = Setting(
       4_096, 4, packed_documents=12_000, packing_windows=(64, 256)
     )
@@ -579,31 +490,15 @@ def chosen_setting() -> Setting:
   return setting
 
 
-def main(argv: Sequence[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+def costs(directory: pathlib.Path) -> Iterator[harness.Table]:
+  """Makes the tables."""
   setting = chosen_setting()
-  with_blocks = "block" in setting.strategies
-  if _PLOT.value and not with_blocks:
-    raise app.UsageError("`--plot` needs `block` among --strategies.")
-  by_prefetch, by_epoch = {}, []
-  with tempfile.TemporaryDirectory() as temporary:
-    directory = pathlib.Path(_DIRECTORY.value or temporary)
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = make_stores(directory, setting)
-    by_arm = arms(paths, setting)
-    made = [arms_table(by_arm, setting)]
-    if with_blocks:
-      by_prefetch = prefetches(paths, setting)
-      by_epoch = epochs(paths, setting)
-      made += [prefetch_table(by_prefetch), epochs_table(by_epoch)]
-  blocks = [tables.show(table) for table in made]
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
-  if _PLOT.value:
-    plot(_PLOT.value, by_arm, by_prefetch, by_epoch, setting)
+  paths = make_stores(directory, setting)
+  yield arms_table(arms(paths, setting), setting)
+  if "block" in setting.strategies:
+    yield prefetch_table(prefetches(paths, setting))
+    yield epochs_table(epochs(paths, setting))
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"costs": costs})

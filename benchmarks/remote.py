@@ -13,63 +13,29 @@ takes, at full speed and with a consumer that takes 20 M tokens/s, by what
 smaller than the store.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
-import contextlib
-import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
+from typing import Any
 
-from absl import app
-from absl import flags
+import harness
 import numpy as np
-import tables
+import object_server
 
 from chomp_data import iterators
 from chomp_data.storage import opening
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import store_writer
 
-_SMALL = flags.DEFINE_bool("small", False, "Fewer tokens: seconds.")
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-
-_SEQ_LEN = 2_048  # tokens
+_SEQ_LEN = harness.SEQ_LEN
 _BATCH = 128  # rows
 _CHUNK = _SEQ_LEN * 128  # tokens, 512 KiB
 _SPEED = 20e6  # tokens/s of the consumer
 _WARM_UP = 20  # batches
 _LATENCY = {"delay_s": 0.05, "slow_share": 0.01, "slow_s": 2.0}
 _NO_LATENCY = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
-
-
-@contextlib.contextmanager
-def _server() -> Iterator[str]:
-  script = pathlib.Path(__file__).with_name("object_server.py")
-  process = subprocess.Popen(
-    [sys.executable, str(script)],
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-  try:
-    assert process.stdout is not None
-    yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-  finally:
-    process.kill()
-    process.wait()
-
-
-def _set(url: str, settings: dict[str, float]) -> dict[str, int]:
-  """Sets how slow the server is; returns what it was asked since the last."""
-  request = urllib.request.Request(
-    f"{url}/settings", json.dumps(settings).encode(), method="POST"
-  )
-  with urllib.request.urlopen(request) as answer:
-    return json.loads(answer.read())
 
 
 def _upload(num_chunks: int, compression: str) -> str:
@@ -113,11 +79,13 @@ def _config(url: str, cache_bytes: int, **shuffle) -> dict:
   }
 
 
-def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
+def _waits(
+  settings: Callable[..., Any], url: str, seconds: float
+) -> list[list[str]]:
   rows = []
   for cache_mib in (32, 64, 128):
     for speed in (_SPEED, None):
-      _set(server, _LATENCY)
+      settings(**_LATENCY)
       with iterators.make_iterator(_config(url, cache_mib * 2**20)) as batches:
         waits = []
         for _ in range(_WARM_UP):
@@ -132,7 +100,7 @@ def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
             time.sleep(max(due - time.perf_counter(), 0.0))
         took = time.perf_counter() - began
         reads = batches.reads["text"]
-      counts = _set(server, _NO_LATENCY)
+      counts = settings(**_NO_LATENCY)
       tokens = len(waits) * _BATCH * _SEQ_LEN
       rows.append(
         [
@@ -149,39 +117,21 @@ def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
   return rows
 
 
-def main(argv: list[str]) -> None:
-  if len(argv) > 1:
-    raise app.UsageError(f"unknown arguments: {argv[1:]}")
-  with _server() as server:
-    os.environ |= {
-      "AWS_ENDPOINT_URL_S3": server,
-      "AWS_REGION": "us-east-1",
-      "AWS_ACCESS_KEY_ID": "benchmark",
-      "AWS_SECRET_ACCESS_KEY": "benchmark",
-      "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    num_chunks = 64 if _SMALL.value else 512
-    parts = []
+_HEAD = [
+  "cache", "consumer", "M tokens/s", "median ms", "p99 ms", "longest ms",
+  "above 50 ms", "requests a chunk",
+]  # fmt: skip
+
+
+def waits(_: pathlib.Path) -> Iterator[harness.Table]:
+  """Measures both kinds of tokens."""
+  small = harness.SMALL.value
+  with object_server.started() as settings:
     for compression in ("none", "zstd"):
-      url = _upload(num_chunks, compression)
-      found = _waits(server, url, 2.0 if _SMALL.value else 20.0)
-      head = [
-        "cache",
-        "consumer",
-        "M tokens/s",
-        "median ms",
-        "p99 ms",
-        "longest ms",
-        "above 50 ms",
-        "requests a chunk",
-      ]
-      parts.append(
-        tables.show((f"Waits, tokens {compression}", [head, *found]))
-      )
-  text = "\n".join(parts)
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(text)
+      url = _upload(64 if small else 512, compression)
+      found = _waits(settings, url, 2.0 if small else 20.0)
+      yield f"Waits, tokens {compression}", [_HEAD, *found]
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"waits": waits})

@@ -32,14 +32,9 @@ stores of ten billion: `--parts=virtual --virtual=10000000000`.
 from collections.abc import Callable
 import fractions
 import hashlib
-import json
 import os
 import pathlib
-import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from typing import Any
@@ -47,8 +42,8 @@ from typing import Any
 from absl import app
 from absl import flags
 import corpora
+import harness
 import numpy as np
-import tables
 
 from chomp_data import pipeline
 from chomp_data.loading import feed
@@ -58,11 +53,6 @@ from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
 from tests.mix import unit_lists
 
-_PARTS = flags.DEFINE_list(
-  "parts",
-  ["sources", "stages", "packed", "memory", "virtual"],
-  "Parts to run.",
-)
 _DOCUMENTS = flags.DEFINE_integer(
   "documents", 10**7, "Documents that are packed."
 )
@@ -71,24 +61,14 @@ _EACH = flags.DEFINE_integer("each", 10**6, "Documents of each of them.")
 _VIRTUAL = flags.DEFINE_integer(
   "virtual", 10**8, "Documents of 16 stores without files."
 )
-_CORES = flags.DEFINE_integer("cores", 0, "Cores of a probe; 0 is all.")
-_PROBE = flags.DEFINE_string(
-  "probe", None, "Measure one figure here; for the benchmark itself."
-)
-_SMALL = flags.DEFINE_bool("small", False, "A few sources and stages: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the stores are made (a new place)."
-)
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
-
 _ROWS = 1_024  # of a global batch
-_SEQ_LEN = 2_048
+_SEQ_LEN = harness.SEQ_LEN
 _STEPS = 64  # batches over which a later plan is measured
 _PERIOD = 1_000  # rows of a stage
 _PACKED_BYTES = 8  # kept of a document, at most
 
 
-def sources(counts: tuple[int, ...], directory: pathlib.Path) -> tables.Table:
+def sources(counts: tuple[int, ...], directory: pathlib.Path) -> harness.Table:
   """Measures mixes of some numbers of sources."""
   for number in range(max(counts)):
     rng = np.random.default_rng(number)
@@ -104,7 +84,7 @@ def sources(counts: tuple[int, ...], directory: pathlib.Path) -> tables.Table:
   for count in counts:
     data = _config(directory, count)
     pipeline.build(data).plan(0)  # Indexes are built here.
-    descriptors, memory = _descriptors(), _anonymous()
+    descriptors, memory = _descriptors(), harness.resident()
     made: list[pipeline.Pipeline] = []
     cells = [
       _ms(lambda made=made, data=data: made.append(pipeline.build(data)))
@@ -120,13 +100,13 @@ def sources(counts: tuple[int, ...], directory: pathlib.Path) -> tables.Table:
         str(count),
         *(f"{cell:.3g}" for cell in cells),
         str(_descriptors() - descriptors),
-        f"{(_anonymous() - memory) / 2**20:.3g}",
+        f"{(harness.resident() - memory) / 2**20:.3g}",
       ]
     )
   return f"Mixes of many sources, batches of {_ROWS} rows, CPU ms", lines
 
 
-def stages(counts: tuple[int, ...]) -> tables.Table:
+def stages(counts: tuple[int, ...]) -> harness.Table:
   """Measures chains of some numbers of stages."""
   rng = np.random.default_rng(0)
   sequences = {
@@ -157,7 +137,7 @@ def stages(counts: tuple[int, ...]) -> tables.Table:
   return "Chains of stages, three sources, CPU ms", lines
 
 
-def packed(documents: int, directory: pathlib.Path) -> tables.Table:
+def packed(documents: int, directory: pathlib.Path) -> harness.Table:
   """Measures packing and opening what is packed."""
   path = directory / "packed"
   path.mkdir(parents=True)
@@ -194,14 +174,14 @@ def packed(documents: int, directory: pathlib.Path) -> tables.Table:
     corpora.write_lengths(path / corpora.FILE, documents)
     for cores in (1, len(os.sched_getaffinity(0))):
       shutil.rmtree(index, ignore_errors=True)
-      found = _probed("pack", path, cores)
+      found = harness.probed("pack", str(path), cores)
       told(f"on {cores} cores", found)
     whole = found["wall"]
     shutil.rmtree(index)
-    _probed("pack", path, cores, kill_after=0.5 * whole)
-    found = _probed("pack", path, cores)
+    harness.probed("pack", str(path), cores, kill_after=0.5 * whole)
+    found = harness.probed("pack", str(path), cores)
     told(f"killed after {whole / 2:.0f} s, and then", found)
-    found = _probed("pack", path, cores)
+    found = harness.probed("pack", str(path), cores)
     lines.append(
       [
         f"opened again: {found['open']:.2g} s, a plan of {_ROWS} rows"
@@ -217,7 +197,9 @@ def packed(documents: int, directory: pathlib.Path) -> tables.Table:
   return f"Packing {documents:,} documents into rows of {_SEQ_LEN}", lines
 
 
-def memory(count: int, documents: int, directory: pathlib.Path) -> tables.Table:
+def memory(
+  count: int, documents: int, directory: pathlib.Path
+) -> harness.Table:
   """Measures what a process holds that reads many packed sources."""
   first = directory / "memory" / "0"
   corpora.make_corpus(first, documents, median=50)
@@ -233,7 +215,7 @@ def memory(count: int, documents: int, directory: pathlib.Path) -> tables.Table:
   lines = [["sources", "batches", "anonymous MB", "of files MB"]]
   lines[0] += ["first batch, s", "longest, s", "mean, ms"]
   for batches in (1, _STEPS, 4 * _STEPS):
-    found = _probed(f"memory,{count},{batches}", first.parent)
+    found = harness.probed("memory", str(first.parent), count, batches)
     lines.append(
       [
         str(count),
@@ -250,7 +232,7 @@ def memory(count: int, documents: int, directory: pathlib.Path) -> tables.Table:
   return title, lines
 
 
-def virtual(documents: int, directory: pathlib.Path) -> tables.Table:
+def virtual(documents: int, directory: pathlib.Path) -> harness.Table:
   """Measures mixes of 16 stores without files."""
   lines = [["rows", "first build, s", "again, s", "plan far on, ms"]]
   lines[0] += ["first state far on, s", "again, ms"]
@@ -258,8 +240,8 @@ def virtual(documents: int, directory: pathlib.Path) -> tables.Table:
   for kind in ("sequential", "exact"):
     path = directory / f"virtual-{kind}"
     path.mkdir(parents=True)
-    first = _probed(kind, path, 0, documents)
-    again = _probed(kind, path, 0, documents)
+    first = harness.probed(kind, str(path), documents)
+    again = harness.probed(kind, str(path), documents)
     size = sum(file.stat().st_size for file in path.rglob("*.bin"))
     lines.append(
       [
@@ -277,46 +259,20 @@ def virtual(documents: int, directory: pathlib.Path) -> tables.Table:
   return f"{title}, batches of {_ROWS} rows, CPU s and ms", lines
 
 
-def _probed(
-  figure: str,
-  path: pathlib.Path,
-  cores: int = 0,
-  documents: int = 0,
-  kill_after: float | None = None,
-) -> dict[str, float]:
-  """Returns what a process of its own measured; nothing if it was killed."""
-  command = [
-    sys.executable, __file__, f"--probe={figure}", f"--directory={path}",
-    f"--virtual={documents}", f"--cores={cores}",
-  ]  # fmt: skip
-  process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-  try:
-    out, _ = process.communicate(timeout=kill_after)
-  except subprocess.TimeoutExpired:
-    process.kill()
-    process.communicate()
-    return {}
-  if process.returncode:
-    raise RuntimeError(f"--probe={figure} ended with {process.returncode}")
-  return json.loads(out.splitlines()[-1])
-
-
-def _probe(figure: str, directory: str) -> dict[str, float]:
-  """Measures what `packed` and `virtual` ask for."""
+def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
+  """Measures what `packed`, `memory` and `virtual` ask for."""
   path = pathlib.Path(directory)
-  if _CORES.value:
-    own = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, own[: _CORES.value])
   began, cpu = time.perf_counter(), time.process_time()
-  if figure.startswith("memory"):
-    _, count, batches = figure.split(",")
-    return _read(path, int(count), int(batches))
+  if figure == "memory":
+    return _read(path, *of)
   if figure == "pack":
-    held = [_anonymous()]
+    (cores,) = of
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    held = [harness.resident()]
 
     def look() -> None:
       while True:
-        held.append(_anonymous())
+        held.append(harness.resident())
         time.sleep(0.2)
 
     threading.Thread(target=look, daemon=True).start()
@@ -331,7 +287,8 @@ def _probe(figure: str, directory: str) -> dict[str, float]:
       "wall": wall, "cpu": used, "open": used, "plan": plan / 1e3,
       "peak": max(held),
     }  # fmt: skip
-  per_store = _VIRTUAL.value // 16
+  (documents,) = of
+  per_store = documents // 16
   drawn = min(per_store, 100_000)
   algorithm = {"packing_algorithm": "exact"} if figure == "exact" else {}
   kind = "bin" if figure == "exact" else "sequential"
@@ -362,10 +319,10 @@ def _probe(figure: str, directory: str) -> dict[str, float]:
     "build": build / 1e3,
     "plan": _ms(lambda: made[0].plan(far)) / 1e3,
   }
-  packs = _PACKED_BYTES * _VIRTUAL.value if figure == "exact" else 0
+  packs = _PACKED_BYTES * documents if figure == "exact" else 0
   if shutil.disk_usage(path).free > packs + 2**30:
     found["state"] = _ms(lambda: made[0].accounts.record(far)) / 1e3
-  return {**found, "anonymous": _anonymous()}
+  return {**found, "anonymous": harness.resident()}
 
 
 def _read(
@@ -382,8 +339,8 @@ def _read(
     next(reader)
     times.append(time.perf_counter() - begun)
   return {
-    "anonymous": _anonymous(),
-    "file": _resident("RssFile"),
+    "anonymous": harness.resident(),
+    "file": harness.resident("RssFile"),
     "first": times[0],
     "longest": max(times[1:], default=0),
     "mean": sum(times[1:]) / max(len(times) - 1, 1),
@@ -418,52 +375,35 @@ def _config(directory: pathlib.Path, count: int) -> dict[str, Any]:
 
 def _ms(call: Callable[[], Any]) -> float:
   """Returns the CPU time of a call."""
-  began = time.process_time()
-  call()
-  return 1e3 * (time.process_time() - began)
+  return 1e3 * harness.cpu_s(call)
 
 
 def _descriptors() -> int:
   return len(os.listdir("/proc/self/fd"))
 
 
-def _anonymous() -> int:
-  """Returns the bytes of this process that are of no file."""
-  return _resident("RssAnon")
-
-
-def _resident(kind: str) -> int:
-  """Returns the resident bytes of one kind of this process."""
-  status = pathlib.Path("/proc/self/status").read_text()
-  found = re.search(rf"{kind}:\s*(\d+) kB", status)
-  return 1024 * int(found[1]) if found else 0
-
-
-def main(argv: list[str]) -> None:
-  """Prints the tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  if _PROBE.value:
-    print(json.dumps(_probe(_PROBE.value, _DIRECTORY.value or ".")))
-    return
-  counts, chains = (3, 32, 200), (1, 500, 5_000)
-  documents, unseen = _DOCUMENTS.value, _VIRTUAL.value
-  held, each = _SOURCES.value, _EACH.value
-  if _SMALL.value:
-    counts, chains = (2, 5), (1, 50)
-    documents, unseen = 600_000, 1_600_000
-    held, each = 3, 20_000
-  with tempfile.TemporaryDirectory() as temporary:
-    directory = pathlib.Path(_DIRECTORY.value or temporary)
-    parts = {
-      "sources": lambda: sources(counts, directory / "scale"),
-      "stages": lambda: stages(chains),
-      "packed": lambda: packed(documents, directory / "scale"),
-      "memory": lambda: memory(held, each, directory / "scale"),
-      "virtual": lambda: virtual(unseen, directory / "scale"),
-    }
-    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
+def _small(value: Any, small: Any) -> Any:
+  return small if harness.SMALL.value else value
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run(
+    {
+      "sources": lambda directory: sources(
+        _small((3, 32, 200), (2, 5)), directory / "scale"
+      ),
+      "stages": lambda _: stages(_small((1, 500, 5_000), (1, 50))),
+      "packed": lambda directory: packed(
+        _small(_DOCUMENTS.value, 600_000), directory / "scale"
+      ),
+      "memory": lambda directory: memory(
+        _small(_SOURCES.value, 3),
+        _small(_EACH.value, 20_000),
+        directory / "scale",
+      ),
+      "virtual": lambda directory: virtual(
+        _small(_VIRTUAL.value, 1_600_000), directory / "scale"
+      ),
+    },
+    _probe,
+  )

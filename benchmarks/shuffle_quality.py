@@ -23,24 +23,21 @@ mean from the ideal's in standard errors; the exit status is 1 if any exceeds
 """
 
 from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Iterator
 import dataclasses
 import pathlib
+import sys
 
-from absl import app
 from absl import flags
+import harness
 import numpy as np
-import rich.console
-import rich.table
 
 from chomp_data.order import orders
 
-_SMALL = flags.DEFINE_bool("small", False, "Fewer rows and epochs.")
 _SEEDS = flags.DEFINE_integer("seeds", 8, "Orders of ours.", 2)
 _PERM_TYPE = flags.DEFINE_enum(
   "perm_type", "feistel", orders.PERM_TYPES, "What permutes."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 _PLOT = flags.DEFINE_string(
   "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
 )
@@ -364,12 +361,10 @@ def plot(path: str, setting: Setting, findings: list[Finding]) -> None:
   figure.savefig(path, dpi=100)
 
 
-def main(argv: Sequence[str]) -> int:
-  """Prints the table; returns 1 if an order is not like its ideal."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+def quality(_: pathlib.Path) -> Iterator[harness.Table]:
+  """Makes the table; the status is 1 if an order is not like its ideal."""
   setting = Setting()
-  if _SMALL.value:
+  if harness.SMALL.value:
     setting = Setting(rows=2_048, ideals=100, epochs=16, published=False)
   findings = [
     finding
@@ -377,17 +372,10 @@ def main(argv: Sequence[str]) -> int:
     for finding in findings_of(kind, setting)
   ]
   head = ["order", "metric", "published", "ours", "ideal", "z"]
-  lines = [cells_of(finding, setting) for finding in findings]
-  table = rich.table.Table(
-    *head, title=f"shuffle quality, {_PERM_TYPE.value}, mean ± standard error"
+  yield (
+    f"shuffle quality, {_PERM_TYPE.value}, mean ± standard error",
+    [head, *(cells_of(finding, setting) for finding in findings)],
   )
-  for line in lines:
-    table.add_row(*line)
-  rich.console.Console(width=110).print(table)
-  if _OUTPUT.value:
-    rows = [head, ["---"] * len(head), *lines]
-    text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    pathlib.Path(_OUTPUT.value).write_text(text + "\n")
   if _PLOT.value:
     plot(_PLOT.value, setting, findings)
   worst = max(findings, key=lambda finding: abs(finding.z))
@@ -395,8 +383,9 @@ def main(argv: Sequence[str]) -> int:
     f"largest |z|: {abs(worst.z):.1f} ({worst.kind}, {worst.metric}), of"
     f" {_MOST_Z} allowed"
   )
-  return int(abs(worst.z) > _MOST_Z)
+  if abs(worst.z) > _MOST_Z:
+    sys.exit(1)
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"quality": quality})

@@ -11,132 +11,81 @@ are there), the median, and the longest of all others. Batches of 64 rows of
 meanwhile does not count. Five minutes on one core.
 """
 
-from collections.abc import Sequence
-import itertools
 import pathlib
 import statistics
-import tempfile
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
-from absl import logging
 import corpora
-import tables
+import harness
+import kinds
 
 from chomp_data import pipeline
 
-_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
-_DIRECTORY = flags.DEFINE_string(
-  "directory", None, "Where the store is kept between runs (a new one)."
-)
 _KINDS = flags.DEFINE_multi_string(
-  "kind", [], "Only these runs ('bin exact, full'), repeated; by default all."
+  "kind", None, "Only these runs ('bin exact, full'), repeated."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _MEDIAN = 60  # tokens of a document
 _BATCH, _SEQ_LEN = 64, 512
-_EPOCHS = 3
-
-_EXACT = {"kind": "bin", "packing_algorithm": "exact"}
-_SOURCES: dict[str, dict[str, Any]] = {
-  "sequential, block": {
-    "rows": {"kind": "sequential"}, "shuffle": {"kind": "block"},
-  },
-  "sequential, all documents each epoch": {
-    "rows": {"kind": "sequential", "shuffle_documents": "full"},
-  },
-  "bin ffd, block": {"rows": {"kind": "bin"}, "shuffle": {"kind": "block"}},
-  "bin ffd, documents by block each epoch": {
-    "rows": {"kind": "bin", "shuffle_documents": "block"},
-    "shuffle": {"kind": "block"},
-  },
-  "bin ffd, all documents each epoch": {
-    "rows": {"kind": "bin", "shuffle_documents": "full"},
-    "shuffle": {"kind": "block"},
-  },
-  "bin exact, block": {"rows": _EXACT, "shuffle": {"kind": "block"}},
-  "bin exact, full": {"rows": _EXACT, "shuffle": {"kind": "full"}},
-  "bin exact, documents by block each epoch": {
-    "rows": {**_EXACT, "shuffle_documents": "block"},
-    "shuffle": {"kind": "block"},
-  },
-  "windows, full": {"rows": {"kind": "windows"}, "shuffle": {"kind": "full"}},
-  "splices of 1,000, full": {
-    "rows": {"kind": "multi_splice", "num_docs": 1_000, "content_length": 64},
-    "shuffle": {"kind": "full"},
-  },
-}  # fmt: skip
+_EPOCHS, _MOST_STEPS = 3, 40_000
+_NAMES = (
+  "sequential, block", "sequential, all documents each epoch",
+  "bin ffd, block", "bin ffd, documents by block each epoch",
+  "bin ffd, all documents each epoch", "bin exact, block", "bin exact, full",
+  "bin exact, documents by block each epoch", "windows, full",
+  "splices of 1,000, full",
+)  # fmt: skip
+_MIX = "mix of three by tokens"
 
 
-def runs(path: str) -> dict[str, dict[str, Any]]:
-  """Returns `config.data` of every run."""
-  one = {"seq_len": _SEQ_LEN, "global_batch_size": _BATCH, "epochs": None}
-  found = {
-    name: {**one, "sources": {"web": {"store": path, **own}}}
-    for name, own in _SOURCES.items()
-  }
+def config(name: str, store: str) -> dict[str, Any]:
+  """Returns `config.data` of a run."""
+  if name != _MIX:
+    sources = {"web": {"store": store, **kinds.source(name)}}
+    return kinds.of_rows(sources, _SEQ_LEN, _BATCH)
   three = ("sequential, block", "bin ffd, block", "bin exact, block")
-  found["mix of three by tokens"] = {
-    **one,
-    "sources": {
-      f"s{i}": {"store": path, **_SOURCES[own]} for i, own in enumerate(three)
-    },
-    "mix": {
-      "kind": "weighted", "unit": "tokens",
-      "weights": {"s0": 0.5, "s1": 0.3, "s2": 0.2},
-    },
-  }  # fmt: skip
-  return found
+  sources = {
+    f"s{i}": {"store": store, **kinds.source(own)}
+    for i, own in enumerate(three)
+  }
+  weights = {"s0": 0.5, "s1": 0.3, "s2": 0.2}
+  mix = {"kind": "weighted", "unit": "tokens", "weights": weights}
+  return kinds.of_rows(sources, _SEQ_LEN, _BATCH, mix=mix)
 
 
-def measured(name: str, data: dict[str, Any], most_steps: int) -> list[str]:
+def measured(name: str, data: dict[str, Any]) -> list[str]:
   """Returns a line of the table."""
+  pipeline.build(data)  # Side indexes are there from then on.
   pipe = pipeline.build(data)
   rows = sum(len(own) for own in pipe.sources.values())
-  steps = min(_EPOCHS * rows // _BATCH + 2, most_steps)
-  batches = iter(pipe.data_loader())
-  times = []
-  for _ in itertools.repeat(None, steps):
+  batches, times = iter(pipe.data_loader()), []
+  for _ in range(min(_EPOCHS * rows // _BATCH + 2, _MOST_STEPS)):
     began = time.thread_time()
     next(batches)
     times.append((time.thread_time() - began) * 1e3)
   first, *others = times
-  longest = max(others)
-  line = [
-    name,
-    f"{steps:,}",
-    f"{first:.1f}",
-    f"{statistics.median(others):.2g}",
-    f"{longest:.1f}",
-  ]
-  print("  ".join([*line, f"at {1 + others.index(longest)}"]), flush=True)
-  return line
+  return [
+    name, f"{len(times):,}", f"{first:.1f}",
+    f"{statistics.median(others):.2g}", f"{max(others):.1f}",
+  ]  # fmt: skip
 
 
-def main(argv: Sequence[str]) -> None:
+def waits(directory: pathlib.Path) -> harness.Table:
   """Measures every run."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  logging.set_verbosity(logging.ERROR)
-  count = 2_000 if _SMALL.value else 1_000_000
-  with tempfile.TemporaryDirectory() as temporary:
-    path = pathlib.Path(_DIRECTORY.value or temporary) / f"documents-{count}"
-    if not path.exists():
-      corpora.make_corpus(path, count, median=_MEDIAN)
-    lines = [["run", "batches", "first, ms", "median, ms", "longest, ms"]]
-    for name, data in runs(str(path)).items():
-      if not _KINDS.value or name in _KINDS.value:
-        pipeline.build(data)  # Side indexes are there from then on.
-        lines.append(measured(name, data, 40_000))
+  count = 2_000 if harness.SMALL.value else 1_000_000
+  path = directory / f"documents-{count}"
+  corpora.make_corpus(path, count, median=_MEDIAN)
+  lines = [["run", "batches", "first, ms", "median, ms", "longest, ms"]]
+  for name in harness.chosen([*_NAMES, _MIX], _KINDS.value):
+    harness.add_line(lines, measured(name, config(name, str(path))))
   title = (
     f"stalls: {count:,} documents, {_EPOCHS} epochs, batches of {_BATCH} rows"
     f" of {_SEQ_LEN}; CPU milliseconds"
   )
-  tables.show((title, lines), _OUTPUT.value)
+  return title, lines
 
 
 if __name__ == "__main__":
-  app.run(main)
+  harness.run({"waits": waits})

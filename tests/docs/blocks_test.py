@@ -541,6 +541,7 @@ def _help(name):
   """Returns what a tool tells of its flags; of a benchmark what it defines."""
   if name.startswith("benchmarks/"):
     own = (pages.ROOT / name).read_text()
+    own += (pages.ROOT / "benchmarks" / "harness.py").read_text()
     flags = re.findall(r'DEFINE_(\w+)\(\s*"(\w+)"', own)
     return " ".join(
       f"--[no]{name}" if kind.startswith("bool") else f"--{name}"

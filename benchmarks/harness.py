@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What benchmarks share: flags, tables, fresh processes, memory and timings.
+
+A benchmark is a script that calls `run` with its parts, each a function of the
+directory of corpora that returns tables. All have the flags below.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+from absl import logging
+import numpy as np
+import rich.console
+import rich.table
+
+from chomp_data import iterators
+from chomp_data.loading import state
+
+SMALL = flags.DEFINE_bool("small", False, "Little of everything: seconds.")
+DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where corpora are kept between runs (a new place)."
+)
+OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+PARTS = flags.DEFINE_list("parts", None, "Parts to run; by default all.")
+PROBE = flags.DEFINE_string(
+  "probe", None, "Measure one figure here; for the benchmark itself."
+)
+
+SEQ_LEN = 2_048  # tokens of a row
+
+# A title, and lines of cells of which the first is the head.
+Table = tuple[str, list[list[str]]]
+Part = Callable[[pathlib.Path], Table | Iterator[Table]]
+
+
+def run(
+  parts: Mapping[str, Part], probe: Callable[..., Any] | None = None
+) -> None:
+  """Runs the main program of a benchmark.
+
+  Args:
+    parts: What makes tables, by name.
+    probe: What `probed` calls in a process of its own.
+  """
+
+  def main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+      raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+    logging.set_verbosity(logging.ERROR)
+    if PROBE.value and probe is not None:
+      print(json.dumps(probe(*json.loads(PROBE.value))))
+      return
+    wanted = PARTS.value or list(parts)
+    if unknown := set(wanted) - set(parts):
+      raise app.UsageError(
+        f"--parts must be some of {', '.join(parts)}, got"
+        f" {', '.join(sorted(unknown))}."
+      )
+    blocks = []
+    with tempfile.TemporaryDirectory() as temporary:
+      directory = pathlib.Path(DIRECTORY.value or temporary)
+      directory.mkdir(parents=True, exist_ok=True)
+      for name in wanted:
+        made = parts[name](directory)
+        for table in (made,) if isinstance(made, tuple) else made:
+          blocks.append(show(table))
+          if OUTPUT.value:  # As soon as it is there: some parts take long.
+            pathlib.Path(OUTPUT.value).write_text("\n".join(blocks))
+
+  app.run(main)
+
+
+def show(table: Table) -> str:
+  """Prints a table and returns it as Markdown, its title first."""
+  title, (head, *lines) = table
+  shown = rich.table.Table(*head, title=title)
+  for line in lines:
+    shown.add_row(*line)
+  rich.console.Console(width=150).print(shown)
+  rows = [head, ["---"] * len(head), *lines]
+  text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+  return f"{title}\n\n{text}\n"
+
+
+def add_line(lines: list[list[str]], line: Sequence[str]) -> None:
+  """Adds a line to a table, and prints it: the table comes much later."""
+  lines.append(list(line))
+  print("  ".join(line), flush=True)
+
+
+def chosen(names: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+  """Returns the runs that `--kind` asks for.
+
+  Raises:
+    UsageError: If one of them is unknown.
+  """
+  known = list(names)
+  if unknown := set(wanted or ()) - set(known):
+    raise app.UsageError(
+      f"--kind must be one of {'; '.join(known)}, got {'; '.join(unknown)}."
+    )
+  return list(wanted or known)
+
+
+def probed(
+  *arguments: Any,
+  env: Mapping[str, str] | None = None,
+  kill_after: float | None = None,
+) -> Any:
+  """Returns what a fresh process of this benchmark measures.
+
+  Args:
+    *arguments: Those of the probe, as JSON holds them.
+    env: Changes of the environment.
+    kill_after: Seconds after which it is killed; it then measured nothing.
+  """
+  process = subprocess.Popen(
+    [sys.executable, sys.argv[0], f"--probe={json.dumps(arguments)}"],
+    stdout=subprocess.PIPE,
+    text=True,
+    env={**os.environ, **(env or {})},
+  )
+  try:
+    out, _ = process.communicate(timeout=kill_after)
+  except subprocess.TimeoutExpired:
+    process.kill()
+    process.communicate()
+    return None
+  if process.returncode:
+    raise RuntimeError(f"a probe of {arguments} ended with an error.")
+  return json.loads(out.splitlines()[-1])
+
+
+def resident(kind: str = "RssAnon", *, children: bool = False) -> int:
+  """Returns resident bytes of this process, of no file unless asked for.
+
+  Args:
+    kind: 'RssAnon', or 'RssFile' of maps of files.
+    children: Whether those of its children are added.
+  """
+  pids = ["self"]
+  if children:  # Whatever thread has started them.
+    for own in pathlib.Path("/proc/self/task").glob("*/children"):
+      pids += own.read_text().split()
+  total = 0
+  for pid in pids:
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    size = re.search(rf"{kind}:\s*(\d+) kB", status)
+    total += 1024 * int(size[1]) if size else 0
+  return total
+
+
+def cpu_s(call: Callable[[], Any]) -> float:
+  """Returns the CPU seconds of a call, of all threads."""
+  began = time.process_time()
+  call()
+  return time.process_time() - began
+
+
+def wall_s(call: Callable[[], Any]) -> float:
+  """Returns the seconds of a call."""
+  began = time.perf_counter()
+  call()
+  return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def raw_gather(
+  directory: pathlib.Path, num_rows: int = 20_000
+) -> Iterator[Callable[[int, int], float]]:
+  """Gives a function that times a raw gather of batches.
+
+  `big[idx].astype(np.int32)`, big a page-cached uint16 memory map viewed as
+  rows of 2,048 tokens, idx random rows.
+
+  Args:
+    directory: Where the map is.
+    num_rows: Its rows.
+
+  Yields:
+    Seconds of a number of batches of a number of rows.
+  """
+  rng = np.random.default_rng(0)
+  with tempfile.NamedTemporaryFile(dir=directory) as file:
+    rng.integers(0, 50_000, num_rows * SEQ_LEN, dtype=np.uint16).tofile(file)
+    file.flush()
+    big = np.memmap(file.name, np.uint16, "r", shape=(num_rows, SEQ_LEN))
+    int(big.astype(np.int64).sum())  # In the page cache.
+
+    def gather(steps: int, batch_size: int) -> float:
+      index = rng.integers(0, num_rows, size=(steps, batch_size))
+      began = time.perf_counter()
+      for rows in index:
+        big[rows].astype(np.int32)
+      return time.perf_counter() - began
+
+    yield gather
+
+
+def beside_gather(
+  gather: Callable[[int, int], float],
+  batches: Iterator[Any],
+  steps: int,
+  batch_size: int,
+  repeats: int,
+) -> np.ndarray:
+  """Times batches, a raw gather of as many before each repeat.
+
+  Args:
+    gather: Of `raw_gather`.
+    batches: What is timed.
+    steps: Batches of a repeat.
+    batch_size: Their rows.
+    repeats: How often.
+
+  Returns:
+    float64[3, repeats], seconds of the gather, seconds and CPU seconds of the
+    batches.
+  """
+  found = []
+  for _ in range(repeats):
+    raw = gather(steps, batch_size)
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+      next(batches)
+    took = time.perf_counter() - began, time.process_time() - cpu
+    found.append((raw, *took))
+  return np.transpose(found)
+
+
+def resume_times(
+  data: Mapping[str, Any], step: int, repeats: int
+) -> list[float]:
+  """Returns times from a state to its first batch on the device, ms.
+
+  Each is of a pipeline of its own, which has planned and read nothing: a
+  second visit would find both in memory.
+
+  Args:
+    data: `config.data`.
+    step: The step of the state.
+    repeats: How many times.
+  """
+  times = []
+  for _ in range(repeats + 1):
+    with iterators.make_iterator(data) as it:
+      fingerprint = json.loads(it.get_state())["fingerprint"]
+      saved = state.encode(step, fingerprint, {})
+      began = time.perf_counter()
+      it.set_state(saved)
+      next(it)["tokens"].block_until_ready()
+      times.append((time.perf_counter() - began) * 1e3)
+  # The first one loads what JAX needs to place a batch.
+  return times[1:]
+
+
+def spread(values: Sequence[float], form: str = ".1f") -> list[str]:
+  """Returns a median, and the lowest and the highest value, as two cells."""
+  low, high = min(values), max(values)
+  return [
+    f"{statistics.median(values):{form}}",
+    f"{low:{form}} .. {high:{form}}",
+  ]
