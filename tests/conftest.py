@@ -53,6 +53,14 @@ def workers_read():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nothing_outlives_a_power_cut():
+  """Writing to the disk at once takes most of the time of small stores."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, "fsync", lambda descriptor: None)
+    yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def loops_are_loaded():
   """Else each test with a cache directory of its own compiles them again."""
   from chomp_data.kernels import compiled
@@ -89,7 +97,5 @@ def make_store(tmp_path_factory):
     )
 
   with pytest.MonkeyPatch.context() as patch:
-    # None of them must outlive a power cut: a tenth of the time.
-    patch.setattr(os, "fsync", lambda descriptor: None)
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     yield build

@@ -54,7 +54,7 @@ class StoredOffsets:
       num_documents: How many there are.
       path: The store, for messages.
     """
-    self._offsets = offsets
+    self.offsets = offsets
     self._num_documents = num_documents
     self._path = path
 
@@ -71,7 +71,7 @@ class StoredOffsets:
     ends = np.empty(2 * num, np.int64)
     ends[:num] = documents
     np.add(documents, 1, out=ends[num:])
-    ends = self._offsets.gather(ends)
+    ends = self.offsets.gather(ends)
     starts = ends[:num]
     lengths = ends[num:] - starts
     span_reads.check_rising(lengths, f"{self._path}/offsets")
@@ -83,7 +83,7 @@ class StoredOffsets:
     Raises:
       StoreError: If the offsets were altered.
     """
-    lengths = np.diff(self._offsets.read(first, stop + 1))
+    lengths = np.diff(self.offsets.read(first, stop + 1))
     span_reads.check_rising(lengths, f"{self._path}/offsets")
     return lengths
 

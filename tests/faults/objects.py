@@ -331,9 +331,7 @@ def _replaced(
 @contextlib.contextmanager
 def _without_retries() -> Iterator[None]:
   # After `_stored` has set its own.
-  with mock.patch.object(
-    requests.Retries, "_call", lambda self, ask, *unused: ask()
-  ):
+  with mock.patch.object(requests, "RETRY_DELAYS_S", ()):
     yield
 
 
@@ -354,12 +352,12 @@ def _without_checksums() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_versions() -> Iterator[None]:
-  get = bucket.BucketStorage._get
+  read = bucket.BucketStorage.read
 
-  def without_version(self, name, start, stop, check, version, *more):
-    return get(self, name, start, stop, check, None, *more)
+  def without_version(self, *arguments, **options):
+    return read(self, *arguments, **{**options, "version": None})
 
-  with mock.patch.object(bucket.BucketStorage, "_get", without_version):
+  with mock.patch.object(bucket.BucketStorage, "read", without_version):
     yield
 
 

@@ -255,7 +255,5 @@ def write_for_tests(
     patch: Sets where indexes go that do not lie beside a store.
     cache: That directory.
   """
-  # None of them must outlive a power cut: a tenth of the time.
-  patch.setattr(os, "fsync", lambda descriptor: None)
   patch.setenv("XDG_CACHE_HOME", str(cache))
   write_all(root)

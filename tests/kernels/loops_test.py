@@ -157,7 +157,7 @@ def test_copies_from_shards_that_are_closed_meanwhile(tmp_path):
     tmp_path / "store", [range(3, 99)], chunk=4, chunks_per_shard=2
   )
   store = stores.open_store(tmp_path / "store")
-  store.opened.tokens._max_open = 2
+  store.opened.tokens.max_open_shards = 2
   rng = np.random.default_rng(0)
   with compiled.allowed(True):
     for _ in range(100):

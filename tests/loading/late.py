@@ -4,6 +4,7 @@
 
 import threading
 
+from chomp_data.plans import accounts
 from chomp_data.plans import totals
 
 
@@ -19,3 +20,15 @@ def sums(monkeypatch):
 
   monkeypatch.setattr(totals.PlanTotals, "at", late)
   return may_sum
+
+
+def counters(monkeypatch):
+  """Returns a list that what counts the steps of each run is added to."""
+  found, follow = [], accounts.Accounts.follow
+
+  def remember(self, *arguments):
+    found.append(follow(self, *arguments))
+    return found[-1]
+
+  monkeypatch.setattr(accounts.Accounts, "follow", remember)
+  return found

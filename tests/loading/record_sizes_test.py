@@ -8,7 +8,6 @@ reads, and with larger ones: as a whole, and from every step on.
 
 import dataclasses
 import itertools
-import json
 
 import grain
 import jax
@@ -21,7 +20,8 @@ from chomp_data.loading import batches
 from chomp_data.loading import certificate
 from chomp_data.loading import step_records
 from chomp_data.testing import batch_hashes
-from chomp_data.testing import stores as testing_stores
+from tests.catalogue import runs
+from tests.golden import corpora
 
 STEPS = 17
 SIZES = (2, 8)
@@ -35,92 +35,29 @@ class Noise(grain.transforms.RandomMap):
     return {**element, "noise": rng.integers(2**31, size=rows, dtype=np.int32)}
 
 
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory):
-  """config.data of one run of each kind, by name."""
-  root = tmp_path_factory.mktemp("records")
-  rng = np.random.default_rng(0)
-  for name, compression in (("a", "none"), ("b", "none"), ("zstd", "zstd")):
-    documents = [rng.integers(3, 250, n) for n in rng.integers(1, 90, 60)]
-    testing_stores.make_store(
-      root / name, documents, chunk=64, compression=compression
-    )
-  gone = root / "gone.jsonl"
-  gone.write_text(
-    "".join(
-      json.dumps({"source": "a", "document": own}) + "\n"
-      for own in range(0, 60, 3)
-    )
-  )
-
-  def source(name, rows="sequential", **shuffle):
-    more = {
-      "bin": {"packing_buffer_docs": 8},
-      "multi_splice": {"num_docs": 5, "content_length": 9},
-    }
-    rows = {"kind": rows, **more.get(rows, {})}
-    return {"store": str(root / name), "rows": rows, "shuffle": shuffle}
-
-  one = {
-    "seq_len": 32,
-    "global_batch_size": 8,
-    "seed": 3,
-    "epochs": 3,
-    "remainder": "pad",
-    "certificate": "tokens",
-  }
-  window = {"kind": "block", "window_blocks": 2}
-  bins = {"a": source("a", "bin", **window)}
-  stages = ((0, {"a": 1, "b": 1}), (3, {"a": 1, "b": 3}), (6, {"b": 1}))
-  both = {**bins, "b": source("b", kind="full")}
-  return {
-    "in order": {**one, "sources": {"a": source("a")}},
-    "windows": {**one, "sources": {"a": source("a", **window)}},
-    "compressed": {**one, "sources": {"a": source("zstd", **window)}},
-    "bins": {**one, "sources": bins},
-    "endless": {**one, "sources": bins, "epochs": None},
-    "splice": {**one, "sources": {"a": source("a", "multi_splice")}},
-    "mix": {**one, "sources": both, "epochs": 1},
-    "stages": {
-      **one,
-      "sources": both,
-      "epochs": None,
-      "mix": {"kind": "token_balanced", "stages": stages},
-    },
-    "balance": {
-      **one, "sources": bins, "balance": "attention", "balance_shards": 4,
-    },
-    "edits": {
-      **one,
-      "sources": bins,
-      "epochs": None,
-      "tombstones": ((5, str(gone)),),
-      "skip": ((2, 4),),
-      "global_batch_size": None,
-      "batch_size_schedule": ((0, 8), (7, 4), (12, 16)),
-    },
-    "buckets": {
-      "seed": 3,
-      "epochs": None,
-      "remainder": "pad",
-      "certificate": "tokens",
-      "buckets": {
-        "kind": "length", "lengths": (16, 32, 64), "tokens_per_batch": 256,
-      },
-      "sources": {name: {"store": str(root / name)} for name in "ab"},
-    },
-  }  # fmt: skip
-
-
-KINDS = (
-  "in order", "windows", "compressed", "bins", "endless", "splice", "mix",
-  "stages", "balance", "edits", "buckets",
+# Of tests/catalogue, with steps of which some can be read together.
+NAMES = (
+  "sequential_block", "bin_ffd_block", "multi_groups", "mix_stages", "joined",
+  "balanced", "edits", "lengths_weighted",
 )  # fmt: skip
 
 
-@pytest.fixture(params=KINDS)
-def pipe(request, kinds):
-  return pipeline.build(kinds[request.param])
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+  """The corpora of the catalogue."""
+  root = tmp_path_factory.mktemp("records")
+  with pytest.MonkeyPatch.context() as patch:
+    corpora.write_for_tests(root, patch, tmp_path_factory.mktemp("cache"))
+    yield root
+
+
+@pytest.fixture(params=NAMES)
+def pipe(request, root):
+  return built(request.param, root)
+
+
+def built(name, root):
+  return pipeline.build(runs.data_of(name, root, certificate="tokens"))
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +73,7 @@ def sized(monkeypatch):
 
 def steps_of(pipe):
   """Returns how many steps of a run are read: its end is, where it has one."""
-  return STEPS if pipe.num_steps is None else pipe.num_steps
+  return STEPS if pipe.num_steps is None else min(STEPS, pipe.num_steps)
 
 
 def planned(pipe, step):
@@ -209,15 +146,20 @@ def test_a_whole_run_is_the_same_with_any_records(pipe, sized, monkeypatch):
     assert found.hashes == wanted.hashes
     assert found.states == wanted.states
     assert found.certificate == wanted.certificate
-    if pipe.num_steps is not None:
+    if steps_of(pipe) == pipe.num_steps:
       # Read to its end: a thread may be ahead of one that is not.
       compare_reads(found.reads, wanted.reads)
-    assert max(map(len, records)) == (
-      1 if pipe.run_options.kind != "rows" else size
-    )
+    longest = max(map(len, records))
+    if pipe.run_options.kind != "rows":
+      assert longest == 1
+    elif pipe.num_steps is None or pipe.num_steps > STEPS:
+      assert longest == size
+    else:  # They grow, and its end comes before.
+      assert 1 < longest <= size
     for steps in records:
       assert len({str(pipe.bucket_of(step)) for step in steps}) == 1
-      assert len({len(pipe.batch(step)["tokens"]) for step in steps}) == 1
+      sizes = {len(next(iter(pipe.batch(step).values()))) for step in steps}
+      assert len(sizes) == 1
 
 
 def test_a_state_of_any_step_restores_with_other_records(pipe, sized):
@@ -260,41 +202,16 @@ def test_stock_states_are_those_of_single_steps(pipe, sized):
       assert batch_hashes.batch_sha256(next(several)) == hashes[step]
 
 
-def test_two_processes_hold_the_rows_of_one(kinds, sized):
-  pipe = pipeline.build(kinds["mix"])
+def test_two_processes_hold_the_rows_of_one(root, sized):
+  pipe = built("mix_stages", root)
   sized(8)
+  half = pipe.global_batch_size // 2
   halves = [
-    iter(pipe.data_loader(np.arange(first, first + 4))) for first in (0, 4)
+    iter(pipe.data_loader(np.arange(first, first + half)))
+    for first in (0, half)
   ]
   for step in range(steps_of(pipe)):
-    parts = [next(half) for half in halves]
+    parts = [next(own) for own in halves]
     for name, value in pipe.batch(step).items():
       both = np.concatenate([part[name] for part in parts])
       np.testing.assert_array_equal(both, value)
-
-
-@pytest.mark.parametrize("size", [1, *SIZES])
-def test_a_store_that_joins_comes_at_its_epoch(kinds, sized, tmp_path, size):
-  sized(size)
-  before = pipeline.build({**kinds["bins"], "epochs": None})
-  with iterators.make_iterator(before) as it:
-    for _ in range(3):
-      next(it)
-    state = it.get_state()
-  (name,) = before.sources
-  store = kinds["bins"]["sources"][name]["store"]
-  source = {
-    **kinds["bins"]["sources"][name],
-    "store": [store, store[:-1] + "b"],
-  }
-  joined = {**kinds["bins"], "epochs": None, "sources": {name: source}}
-  with iterators.make_iterator(joined) as it:
-    it.set_state(state)
-    run = it.fingerprint
-    found = [
-      batch_hashes.batch_sha256(jax.device_get(next(it))) for _ in range(STEPS)
-    ]
-  after = pipeline.continued(pipeline.build(joined), run, 3)
-  assert found == [
-    batch_hashes.batch_sha256(after.batch(step)) for step in range(3, 3 + STEPS)
-  ]

@@ -21,6 +21,7 @@ from chomp_data.loading import state as state_lib
 from chomp_data.plans import totals
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
+from tests.loading import late
 
 
 def changed(data, path, value):
@@ -272,7 +273,10 @@ def test_rows_that_the_plan_does_not_share_are_refused(data):
   assert again.get_state() == saved
 
 
-def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(data):
+def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(
+  data, monkeypatch
+):
+  counters = late.counters(monkeypatch)
   data, saved, record = counted(data)
   count = record["tokens"] - 1
   wrong = altered(saved, "accounts.text.tokens", count)
@@ -297,7 +301,7 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(data):
     # What the state told is forgotten with it.
     it.set_state(wrong)
     next(it)
-    it._follower.wait_begun()
+    counters[-1].wait_begun()
     it.seek(5)
     assert json.loads(it.get_state())["accounts"]["text"] == record
     next(it)

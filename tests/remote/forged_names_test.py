@@ -77,7 +77,9 @@ def test_a_record_of_another_form_is_a_damaged_checkpoint(
     mirror.Mirror(place.path, None).fetch(7, tmp_path / "7")
 
 
-def test_objects_named_like_paths_are_not_brought(s3_bucket, tmp_path, outside):
+def test_objects_named_like_paths_are_not_brought(
+  s3_bucket, tmp_path, outside, monkeypatch
+):
   raw = opening.open_storage(s3_bucket.root)
   raw.put("run/tensorboard/events", b"1")
   raw.put("run/tensorboard/", b"")
@@ -88,15 +90,9 @@ def test_objects_named_like_paths_are_not_brought(s3_bucket, tmp_path, outside):
     "/etc/new", "tensorboard//new", "tensorboard/./new",
   ]  # fmt: skip
   files = mirror.Files(f"{raw.path}/run", run)
-
-  class Listed:
-    path = files._place.path
-    url = files._place.url
-
-    def names(self, prefix):
-      return listed
-
-  files._place = Listed()
+  monkeypatch.setattr(
+    mirror.bucket.BucketStorage, "names", lambda self, prefix="": listed
+  )
   files.fetch([], ["tensorboard"])
   found = [own for own in run.rglob("*") if own.is_file()]
   assert found == [run / "tensorboard" / "events"]

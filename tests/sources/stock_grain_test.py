@@ -252,8 +252,9 @@ def test_sources_of_a_mix_have_one_seq_len(corpora):
     chomp_data.MixtureSource(list(parts), options)
 
 
-def sources_of(corpora, labelled):
-  """Returns one of each public row source."""
+@pytest.fixture(scope="module")
+def sources(corpora, labelled):
+  """One of each public row source."""
   store = corpora["bins"]
   splices = chomp_data.MultiSpliceOptions(num_docs=3, content_length=9)
   windows = chomp_data.WindowOptions(stride=5)
@@ -290,12 +291,14 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("boundary", [True, False])
+@pytest.mark.parametrize(
+  "boundary", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("form", formats.FORMATS)
 def test_formats_and_masks_work_over_batched_rows(
-  corpora, labelled, name, boundary, form
+  sources, name, boundary, form
 ):
-  source = sources_of(corpora, labelled)[name]
+  source = sources[name]
   eos = (1, 1)
   batches = grain.MapDataset.source(source).batch(2)
   operations = [
@@ -360,8 +363,8 @@ def test_formats_give_the_batches_of_a_run(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_slice_of_rows_is_rejected_with_what_to_do(corpora, labelled, name):
-  source = sources_of(corpora, labelled)[name]
+def test_a_slice_of_rows_is_rejected_with_what_to_do(sources, name):
+  source = sources[name]
   for index in (slice(0, 4), [0, 1], 1.5, None):
     with pytest.raises(TypeError, match=r"a whole number, got .*`batch\(numpy"):
       source[index]

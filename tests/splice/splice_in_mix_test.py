@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A splice source as one part of a pretraining mix."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -20,13 +18,11 @@ def paths(tmp_path_factory):
   """Stores of many short documents and of four to splice, as paths."""
   root = tmp_path_factory.mktemp("mix")
   rng = np.random.default_rng(0)
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(os, "fsync", lambda descriptor: None)
-    web = [rng.integers(2, 250, n) for n in rng.integers(1, 60, 300)]
-    testing_stores.make_store(root / "web", web)
-    testing_stores.make_store(
-      root / "books", [np.arange(n) + 100 for n in LENGTHS], ids=list("abcd")
-    )
+  web = [rng.integers(2, 250, n) for n in rng.integers(1, 60, 300)]
+  testing_stores.make_store(root / "web", web)
+  testing_stores.make_store(
+    root / "books", [np.arange(n) + 100 for n in LENGTHS], ids=list("abcd")
+  )
   return {"web": str(root / "web"), "books": str(root / "books")}
 
 

@@ -25,10 +25,13 @@ import pytest
 from chomp_data import stores
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
+from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.testing import stores as testing_stores
 from examples import save_to_disk
 
-TOKENS = ("zarr", "zarr zstd", "array_record")
+TOKENS = (
+  "zarr", "zarr zstd", "zarr labels", "array_record", "array_record zstd",
+)  # fmt: skip
 SAMPLES = {
   "samples": samples_array_record.write_samples,
   "arrow": save_to_disk.save_to_disk,
@@ -77,9 +80,29 @@ def write(kind, path, seed=7):
     SAMPLES[kind](path, own, samples_per_file=30)
     return
   lengths = [20_000] * 10 + [0, 7] + [20_000] * 10 + [11, 9] + [500] * 12
+  if kind in ("zarr labels", "array_record zstd"):
+    lengths = [300, 0, 2_000, 41, 7, 0, 555]
   documents = [rng.integers(0, 256, n) for n in lengths]
   if kind == "array_record":
     testing_stores.make_array_records(path, documents, files=3)
+  elif kind == "array_record zstd":
+    testing_stores.make_array_records(
+      path, documents, files=2, group_size=1, compression="zstd"
+    )
+  elif kind == "zarr labels":
+    count = len(lengths)
+    stores.write_store(
+      path,
+      documents,
+      tokenizer_info=stores.TokenizerInfo("custom", "0" * 64, 256),
+      chunk=64,
+      chunks_per_shard=8,
+      ids=[f"{i}.txt" * (i % 3) for i in range(count)],
+      meta=["", "a", "b", "", "c", "", "d"],
+      levels=(0.0, 1.0, 0.5),
+      label_levels=[rng.integers(0, 3, n) for n in lengths],
+      weights=rng.random(count).tolist(),
+    )
   else:
     testing_stores.make_store(
       path,
@@ -94,7 +117,7 @@ def opened(kind, path):
   if kind in SAMPLES:
     field = samples.ArrayField((64, 64, 3), "uint8")
     return samples.open_samples(path, fields={"pixels": field})
-  if kind == "array_record":
+  if kind.startswith("array_record"):
     return testing_stores.open_array_records(path)
   return stores.open_store(path)
 
@@ -104,7 +127,14 @@ def read_all(kind, store):
     found = store.read(range(store.num_samples), ["label"])
     return [found["pixels"], found["label"]]
   documents = range(store.num_documents)
+  optional = []
+  if kind == "zarr labels":
+    for group in manifest_lib.OPTIONAL_ARRAYS:
+      for name in sorted(set(group) & set(store.manifest.arrays)):
+        array = store.arrays.array(name)
+        optional.append(array.read(0, array.entry.layout.size))
   return [
+    *optional,
     store.document_ids(documents),
     np.concatenate([length for _, length in store.iter_lengths()]),
     *[store.read_document(i) for i in documents],
@@ -136,13 +166,22 @@ def original(request, tmp_path_factory):
   return written(request.param, tmp_path_factory.mktemp("faults") / "store")
 
 
-def outcomes(original, faults):
-  """Returns how often what came of faults, by how the store was opened."""
+def outcomes(original, faults, files=None):
+  """Returns how often what came of faults, by how the store was opened.
+
+  Args:
+    original: What is damaged.
+    faults: Functions that damage it.
+    files: The file of each fault, which errors of our stores must name.
+  """
   found = collections.Counter()
   gc.freeze()  # All that is there by now need not be looked through again.
   try:
-    for apply in faults:
+    for number, apply in enumerate(faults):
       apply()
+      expected = original.path
+      if files is not None and original.kind.startswith("zarr"):
+        expected = files[number]
       for how in ("open", "pickle"):
         # A store that is still open lends its tables of checksums to copies.
         gc.collect()
@@ -150,7 +189,7 @@ def outcomes(original, faults):
           right = original.reads_the_same(how)
           found[how, "as before" if right else "silent"] += 1
         except stores.StoreError as error:
-          named = str(original.path) in str(error)
+          named = str(expected) in str(error)
           found[how, "refused" if named else str(error)] += 1
       original.restore()
   finally:
@@ -175,8 +214,10 @@ def is_data(file):
   return file.name != "state.json"
 
 
-@pytest.mark.slow
-def test_no_flipped_bit_is_silent(original):
+@pytest.mark.parametrize(
+  "many", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+def test_no_flipped_bit_is_silent(original, many):
   rng = np.random.default_rng(0)
 
   def flip(file, at, bit):
@@ -187,8 +228,12 @@ def test_no_flipped_bit_is_silent(original):
   faults = []
   for file, (data, _) in original.files.items():
     count = 8 if original.kind.startswith("zarr") else 14
+    if not many:
+      count = 2 if len(original.files) > 9 else 5
+    # Not padding, of which some files are full.
+    filled = np.flatnonzero(np.frombuffer(data, np.uint8))
     places = [
-      *rng.integers(0, len(data), count),
+      *rng.choice(filled, count),
       *rng.integers(max(0, len(data) - END), len(data), count),
       len(data) - 1,
     ]
@@ -199,13 +244,13 @@ def test_no_flipped_bit_is_silent(original):
   assert {what for _, what in found} <= {"refused", "as before"}, found
   # Padding, and what nobody asks for, may be read as before; so may the last
   # `END` bytes of record files, which an index replaces: 22 of 29 flips.
-  share = 0.25 if original.kind in ("array_record", "samples") else 0.6
-  assert found["open", "refused"] > len(faults) * share, found
+  share = 0.6 if original.kind.startswith(("zarr", "arrow")) else 0.25
+  assert found["open", "refused"] > len(faults) * share * (many or 0.5), found
 
 
 def test_every_cut_or_grown_file_is_refused(original):
   rng = np.random.default_rng(1)
-  faults = []
+  faults, files = [], []
   for file, (data, time) in original.files.items():
     ends = [0, len(data) - 1, *rng.integers(0, len(data), 3)]
     for changed in [*(data[:end] for end in ends), data + b"\0"]:
@@ -215,7 +260,8 @@ def test_every_cut_or_grown_file_is_refused(original):
         faults.append(
           lambda file=file, changed=changed, own=own: put(file, changed, own)
         )
-  found = outcomes(original, faults)
+        files.append(file)
+  found = outcomes(original, faults, files)
   assert set(found) == {("open", "refused"), ("pickle", "refused")}, found
 
 
@@ -268,7 +314,7 @@ def test_every_copy_over_another_file_is_refused(original, times):
 
 def test_every_missing_file_is_refused(original):
   faults = [lambda file=file: file.unlink() for file in original.files]
-  found = outcomes(original, faults)
+  found = outcomes(original, faults, [file.name for file in original.files])
   assert set(found) == {("open", "refused"), ("pickle", "refused")}, found
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
-from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.stores.tokenized import levanter_store
 
@@ -104,29 +103,6 @@ def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
   os.truncate(tmp_path / "train" / "input_ids" / "data" / "c" / "1", 0)
   with pytest.raises(stores.StoreError, match="data/c/1"):
     store.read_tokens([300], [5])
-
-
-def test_a_run_reads_a_levanter_cache_in_place(cache):
-  data = {
-    "seq_len": 16,
-    "global_batch_size": 2,
-    "epochs": 1,
-    "sources": {
-      "web": {
-        "store": str(cache),
-        "levanter": {"vocab_size": VOCAB, "pad_id": 0},
-        "rows": {"kind": "sequential"},
-        "shuffle": {"kind": "block"},
-      }
-    },
-  }
-  pipe = pipeline.build(data)
-  rows = [pipe.batch(step)["tokens"] for step in range(pipe.num_steps)]
-  found = np.concatenate(rows).ravel()
-  tokens = np.concatenate(documents())
-  assert sorted(found[found > 0].tolist()) == sorted(
-    tokens[tokens > 0].tolist()
-  )
 
 
 def test_a_chunk_is_fetched_once_where_it_is_kept(cache):

@@ -10,7 +10,6 @@ import shutil
 import numpy as np
 import pytest
 
-from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.kernels import compiled
 from chomp_data.storage import checked_file
@@ -95,28 +94,6 @@ def test_both_formats_of_the_same_documents_have_one_identity(corpus):
     for name in ("int32_document", "legacy_document", "int32_modes")
   }
   assert len(hashes) == 1
-
-
-def test_a_run_reads_a_megatron_corpus_in_place(corpus):
-  path = corpus("uint16_document")
-  data = {
-    "seq_len": 16,
-    "global_batch_size": 2,
-    "epochs": 1,
-    "sources": {
-      "web": {
-        "store": str(path),
-        "megatron": {"vocab_size": 50_000, "pad_id": 0, **OPTIONS},
-        "rows": {"kind": "sequential"},
-      }
-    },
-  }
-  pipe = pipeline.build(data)
-  rows = [pipe.batch(step)["tokens"] for step in range(pipe.num_steps)]
-  tokens = np.concatenate(documents(50_000))
-  found = np.concatenate(rows).ravel()
-  assert found[: len(tokens)].tolist() == tokens.tolist()
-  assert not found[len(tokens) :].any()
 
 
 def test_a_pickled_store_refuses_other_files(corpus):

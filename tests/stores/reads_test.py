@@ -294,7 +294,7 @@ def test_a_cache_of_one_window_fetches_each_chunk_once(paths, batch, group):
 
 def test_a_map_fetches_each_chunk_once_whatever_the_order(paths):
   store = stores.open_store(paths["none"], cache_bytes=0)
-  store.opened.tokens._max_open = 2
+  store.opened.tokens.max_open_shards = 2
   starts = np.random.default_rng(0).permutation(block_shuffled(8))
   assert pass_over(store, starts, 8, 4) == NUM_CHUNKS - 1
   assert pass_over(store, starts, 8, 4) == NUM_CHUNKS - 1
@@ -398,7 +398,7 @@ def test_a_pickled_store_keeps_the_size_of_its_cache(paths):
     assert len(reader.opened.tokens.cache.held) == 8
     # The size is that of tokens; offsets keep what the store was opened with.
     _ = list(reader.iter_lengths())
-    assert len(reader.opened.documents._offsets.cache.held) == 1
+    assert len(reader.opened.documents.offsets.cache.held) == 1
   assert again.counters == store.counters
 
 
@@ -488,7 +488,7 @@ def test_the_system_is_asked_once_for_each_chunk_and_for_a_bounded_part(
 def test_threads_that_read_at_once_read_right(path, room):
   store = stores.open_store(path, cache_bytes=room * CHUNK_BYTES)
   if path.name == "none":
-    store.opened.tokens._max_open = 2
+    store.opened.tokens.max_open_shards = 2
   failures = []
   together = threading.Barrier(3)
 

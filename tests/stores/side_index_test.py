@@ -204,8 +204,7 @@ def test_whatever_is_damaged_is_built_again(store, file, damage):
   check(load(store, never))
 
 
-def test_every_bit_of_the_header_counts(store, monkeypatch):
-  monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+def test_every_bit_of_the_header_counts(store):
   load(store)
   path = beside(store) / side_index.HEADER
   data = path.read_bytes()

@@ -148,7 +148,7 @@ def test_copied_spans_are_slices_of_the_tokens(
     compression=case["compression"],
   )
   tokens = store.opened.tokens
-  tokens._max_open = case["max_open"]
+  tokens.max_open_shards = case["max_open"]
   flat = np.concatenate(documents)
   starts, lengths = case["spans"].T
   positions = np.cumsum(lengths + case["gap"]) - lengths

@@ -45,7 +45,7 @@ class MappedArray(stored_array.StoredArray):
   ):
     """As `StoredArray`; `max_open_shards` bounds maps."""
     super().__init__(directory, entry, table, counters, check)
-    self._max_open = max_open_shards
+    self.max_open_shards = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
     self._advised = np.zeros(self._layout.num_chunks, bool)
     # Values of 8 bytes are only 4-byte aligned, so they are gathered in words.
@@ -229,7 +229,7 @@ class MappedArray(stored_array.StoredArray):
       )
       whole = len(data) // self._word.itemsize * self._word.itemsize
       words = data[:whole].view(self._word)
-      while len(self._shards) >= self._max_open:
+      while len(self._shards) >= self.max_open_shards:
         self._close_shard(next(iter(self._shards)))
       self._shards[shard] = words
       return words
