@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
   [
     (
       "learning",
-      ("--steps=30", "--scales=1,5"),
-      ("eight documents, 30 steps", "more documents, 30 steps each"),
+      ("--steps=10", "--scales=1"),
+      ("eight documents, 10 steps", "more documents, 10 steps each"),
     ),
     (
       "shuffle_ablation",
