@@ -30,6 +30,7 @@ import jax
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data.loading import device_fields
 from chomp_data.loading import feed
 from chomp_data.loading import placement
@@ -80,9 +81,15 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   """Returns medians of one shape, by what was measured."""
   pipe = pipeline.build(config(path, kind, rows))
   own = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  held = placement.process_batches(pipe, own)
+  held = placement.Placement(process_input.batch_specs(pipe), own).rows
   put = placement.Placer(own, held, pipe.buckets)
-  make = device_fields.placer(pipe, own, held)
+  make = device_fields.placer(
+    pipe.run_plan,
+    pipe.run_options.data.device_fields,
+    own,
+    held,
+    pipe.operations,
+  )
   assert make is not None
   whole, travel = iter(pipe.data_loader()), wire_batches(pipe)
   steps = 5 if harness.SMALL.value else _STEPS

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
   from chomp_data.errors import PrepareError as PrepareError
   from chomp_data.errors import StateError as StateError
   from chomp_data.errors import StoreError as StoreError
+  from chomp_data.iterators import InputIterator as InputIterator
   from chomp_data.iterators import make_iterator as make_iterator
   from chomp_data.loading.checkpoint import InputRestore as InputRestore
   from chomp_data.loading.checkpoint import InputSave as InputSave
-  from chomp_data.loading.feed import InputIterator as InputIterator
   from chomp_data.loading.samplers import (
     BlockShuffleSampler as BlockShuffleSampler,
   )
@@ -73,7 +73,7 @@ _LAZY = {
   "StoreError": "chomp_data.errors",
   "InputRestore": "chomp_data.loading.checkpoint",
   "InputSave": "chomp_data.loading.checkpoint",
-  "InputIterator": "chomp_data.loading.feed",
+  "InputIterator": "chomp_data.iterators",
   "BlockShuffleSampler": "chomp_data.loading.samplers",
   "EraShuffleSampler": "chomp_data.loading.samplers",
   "FullShuffleSampler": "chomp_data.loading.samplers",

@@ -1,61 +1,70 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes an iterator of batches on devices from a config or a pipeline.
+"""The iterator that a training loop holds: sharded batches, read ahead.
 
     batches = make_iterator(config.data, sharding)
 
-An `InputIterator` holds a `ProcessInput`: the pipeline, the placement of its
-batches on devices, and the rows that this process reads. These are immutable:
-restoring a state, and `reassign`, make another `ProcessInput`.
+An `InputIterator` owns a `ProcessInput`: the pipeline, the placement of its
+batches on devices, and the rows that this process reads. A thread reads and
+places batches ahead; a state holds the step of the last batch that `next`
+returned, never of one that was read ahead.
 """
 
+import asyncio
+from collections.abc import Awaitable
+from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 import dataclasses
+import functools
+import os
+import time
 from typing import Any
+from typing import cast
+from typing import Protocol
+from typing import Self
+import weakref
 
 from absl import logging
 import grain
 import jax
-import numpy as np
 
-from chomp_data import joining
-from chomp_data import pipeline
+from chomp_data import pipeline as pipeline_lib
+from chomp_data import process_input
 from chomp_data import schema
+from chomp_data.config import options
+from chomp_data.errors import InputError
+from chomp_data.index import integers
 from chomp_data.loading import agreement
-from chomp_data.loading import batches
-from chomp_data.loading import device_fields
+from chomp_data.loading import certificate as certificate_lib
 from chomp_data.loading import feed
+from chomp_data.loading import handover
 from chomp_data.loading import placement
-from chomp_data.loading import state
+from chomp_data.loading import reader as reader_lib
+from chomp_data.loading import reads as reads_lib
+from chomp_data.loading import state as state_lib
+from chomp_data.loading import state_files
 from chomp_data.loading import workers
-from chomp_data.plans import answers
-from chomp_data.plans import balance
+from chomp_data.plans import background_counter
 from chomp_data.plans import certifying
-from chomp_data.plans import consumption
 from chomp_data.transforms import applying
 
+# What processes send each other while they run, and how many of these messages
+# are stored for processes that are late.
+_SAVED, _MOVED = "saved", "moved"
+_STORED_MESSAGES = 8
 
-def _sharding(value: Any) -> Any:
-  """Returns a sharding, or shardings by rank or by field."""
-  each = list(value.values()) if isinstance(value, Mapping) else [value]
-  if not each or not all(isinstance(x, jax.sharding.Sharding) for x in each):
-    raise TypeError
-  return value
-
-
-_SHARDING = schema.Rule(
-  "a `jax.sharding.Sharding`, or a mapping of ranks or fields to such",
-  _sharding,
-)
-_ALIVE = schema.either(_SHARDING, schema.sequence(schema.WHOLE))
+# A batch that comes later than this was not ready: devices may have waited.
+_STALL_S = 0.05
 
 
 @schema.arguments(
   operations=applying.TRANSFORMS,
   step=schema.WHOLE,
-  allow_input_change=state.CHANGES,
+  allow_input_change=state_lib.CHANGES,
 )
 def make_iterator(
   data: Any,
@@ -64,7 +73,7 @@ def make_iterator(
   operations: Sequence[grain.transforms.Map] = (),
   step: int = 0,
   allow_input_change: bool | Collection[str] = (),
-) -> feed.InputIterator:
+) -> "InputIterator":
   """Returns an iterator of global batches as sharded `jax.Array`s.
 
   Args:
@@ -99,7 +108,7 @@ def padded_iterator(
   step: int = 0,
   device_rows: int | None = None,
   allow_input_change: bool | Collection[str] = (),
-) -> feed.InputIterator:
+) -> "InputIterator":
   """Returns an iterator of batches that have more rows on devices.
 
   For formats in which a row of 0 is padding.
@@ -118,260 +127,826 @@ def padded_iterator(
   """
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  place = Place.of(sharding, device_rows)
+  place = process_input.Place.of(sharding, device_rows)
 
-  def make() -> feed.InputIterator:
-    pipe = data if isinstance(data, pipeline.Pipeline) else pipeline.build(data)
-    options = pipe.run_options.data
-    return feed.InputIterator(
-      process_input(pipe, place, operations),
-      seed=options.seed,
+  def make() -> "InputIterator":
+    pipe = data
+    if not isinstance(pipe, pipeline_lib.Pipeline):
+      pipe = pipeline_lib.build(pipe)
+    run = pipe.run_options.data
+    return InputIterator(
+      process_input.of_pipeline(pipe, place, operations),
+      seed=run.seed,
       operations=[*pipe.operations, *operations],
-      worker_count=options.worker_count,
-      prefetch=options.prefetch,
-      timeout_s=options.timeout_s,
-      on_peer_failure=options.on_peer_failure,
-      peer_failure_grace_s=options.peer_failure_grace_s,
-      certificate=options.certificate,
+      worker_count=run.worker_count,
+      prefetch=run.prefetch,
+      timeout_s=run.timeout_s,
+      on_peer_failure=run.on_peer_failure,
+      peer_failure_grace_s=run.peer_failure_grace_s,
+      certificate=run.certificate,
       step=step,
       allow_input_change=allow_input_change,
     )
 
-  return feed.start_together(make, sharding)
+  return _start_together(make, sharding)
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-  """Where the batches of an iterator are on devices.
+class Waits:
+  """How long an iterator's consumer has waited, since it was constructed.
 
   Attributes:
-    first_sharding: The sharding that the iterator was made with.
-    first_rows: The rows of a batch on devices that it was made with, or None
-      for the run's.
-    sharding: The current sharding.
-    device_rows: The current rows of a batch on devices, or by bucket name.
+    batches: Batches that `next` returned.
+    seconds: Time that `next` took for them, of wall.
+    stalls: How often a batch took more than 50 ms; the first one after a start,
+      a `seek` or a resume is none.
+    failures: How often `next` failed: what could not be read, a worker or
+      another process that ended.
   """
 
-  first_sharding: placement.ShardingTree
-  first_rows: int | None
-  sharding: placement.ShardingTree
-  device_rows: placement.DeviceRows
+  batches: int = 0
+  seconds: float = 0.0
+  stalls: int = 0
+  failures: int = 0
 
-  @classmethod
-  def of(
-    cls, sharding: placement.ShardingTree, device_rows: int | None = None
-  ) -> "Place":
-    """Returns the place of an iterator that is made with a sharding."""
-    return cls(sharding, device_rows, sharding, device_rows)
 
-  @property
-  def is_reassigned(self) -> bool:
-    """Whether batches have another sharding than at first."""
-    return self.sharding is not self.first_sharding
+def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
+  """Returns whether a field, by its dotted path, may differ."""
+  if isinstance(changes, bool):
+    return lambda path: changes
+  names = _names(changes)
+  return lambda path: any(
+    path == name or path.startswith(f"{name}.") for name in names
+  )
 
-  @property
-  def is_padded(self) -> bool:
-    """Whether rows beyond the run's are rows of padding, not zeros."""
-    return self.device_rows != self.first_rows
 
-  def moved(
-    self, pipe: pipeline.Pipeline, sharding: placement.ShardingTree
-  ) -> "Place":
-    """Returns the place with another sharding.
+def _names(changes: bool | Collection[str]) -> list[str]:
+  """Returns the fields that may differ, by name; none of a truth value."""
+  if isinstance(changes, bool):
+    return []
+  return [changes] if isinstance(changes, str) else list(changes)
+
+
+class AwaitedPath(Protocol):
+  """A directory that Orbax is about to make."""
+
+  async def await_creation(self) -> os.PathLike[str]:
+    """Returns it once it is there."""
+    ...
+
+
+_AWAITED = schema.having(
+  "a directory as Orbax's `v1` passes it", "await_creation"
+)
+
+
+class InputIterator(Iterator[dict[str, jax.Array]]):
+  """Yields global batches as dictionaries of sharded `jax.Array`s.
+
+  Use it as a context manager, or call `close`, to stop its thread and worker
+  processes early. It is for one consumer thread.
+  """
+
+  @schema.arguments(
+    process_input=schema.instance(
+      "a `ProcessInput`, as `make_iterator` makes it",
+      process_input.ProcessInput,
+    ),
+    operations=applying.TRANSFORMS,
+    allow_input_change=state_lib.CHANGES,
+    **{
+      name: options.RULES[name]
+      for name in (
+        "seed",
+        "worker_count",
+        "prefetch",
+        "timeout_s",
+        "on_peer_failure",
+        "peer_failure_grace_s",
+        "certificate",
+      )
+    },
+  )
+  def __init__(
+    self,
+    process_input: process_input.ProcessInput,
+    *,
+    seed: int,
+    operations: Sequence[grain.transforms.Map] = (),
+    worker_count: int = options.RunFields.worker_count,
+    prefetch: int = options.RunFields.prefetch,
+    timeout_s: float = options.RunFields.timeout_s,
+    on_peer_failure: str = options.RunFields.on_peer_failure,
+    peer_failure_grace_s: float = options.RunFields.peer_failure_grace_s,
+    certificate: str = options.RunFields.certificate,
+    step: int = 0,
+    allow_input_change: bool | Collection[str] = (),
+  ):
+    """Prepares to read; the first `next` or `start_prefetch` begins.
 
     Args:
-      pipe: The run. Batches of all its sizes must divide over the sharding,
-        with padding, because a restore may return to an earlier size.
-      sharding: The other sharding.
+      process_input: What this process reads.
+      seed: Seeds random transforms.
+      operations: Transforms over whole batches.
+      worker_count: Child processes that read.
+      prefetch: Batches that are ready on devices.
+      timeout_s: Longest wait for one batch before the input has failed.
+      on_peer_failure: Whether the next `next` should 'raise' where a process
+        that shares its batches has failed, or this process should 'exit'.
+      peer_failure_grace_s: With 'raise', after how many seconds without a call
+        of the iterator this process exits nevertheless.
+      certificate: What is certified: the 'plan', or its 'tokens' too.
+      step: The step of the first batch.
+      allow_input_change: What may differ in a state, in addition to the
+        `allow_changes` of `set_state`.
+
+    Raises:
+      IndexError: If the step is not of the run, nor its end.
     """
-    rows = placement.even_rows(pipe.buckets, sharding, self.first_rows)
-    return dataclasses.replace(self, sharding=sharding, device_rows=rows)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProcessInput(feed.ProcessInput):
-  """The batches that this process reads, and their placement on devices.
-
-  Attributes:
-    place: Where batches are on devices.
-    operations: Transforms over batches, after the pipeline's.
-  """
-
-  place: Place
-  operations: Sequence[grain.transforms.Map] = ()
-
-  def continued(
-    self, fingerprint: Mapping[str, Any], step: int, resize: bool
-  ) -> feed.ProcessInput:
-    pipe: pipeline.Pipeline = self.pipeline
-    continued = pipeline.continued(pipe, fingerprint, step, resize)
-    if continued is pipe:
-      return self
-    # Batches of earlier sizes need not divide over the current devices.
-    place, needed = (
-      self.place,
-      consumption.buckets_from(continued.run_plan, step),
+    self._allowed = allow_input_change
+    self._on_peer_failure = on_peer_failure
+    self._peer_grace_s = peer_failure_grace_s
+    self._peers: agreement.Peers | None = None
+    self._input = process_input
+    step = self._checked(step)
+    self._fingerprint = state_lib.Fingerprint(process_input.fingerprint)
+    self._seed = seed
+    self._operations = operations
+    self._worker_count = worker_count
+    self._prefetch = max(1, prefetch)
+    self._timeout_s = timeout_s
+    self._step = self._made_at = step
+    self._reader: reader_lib.Reader | None = None
+    self._follower: background_counter.BackgroundCounter[Any] | None = None
+    self._failure: BaseException | None = None
+    self._closed = False
+    self._waits = Waits()
+    self._first = True
+    self._certificate = certificate_lib.Certificate(
+      step, process_input.part, certificate == certifying.TOKENS
     )
-    if place.is_reassigned:
-      place, needed = place.moved(continued, place.sharding), None
-    return process_input(continued, place, self.operations, needed=needed)
+    self._certified: list[certificate_lib.Segment] = []
+    # How many checkpoints were saved, and how often the step was set.
+    self._saves = self._moves = 0
+    # What workers tell that are at work, and what those before them have read.
+    self._worker_reads: tuple[handover.Board | None, list[int]] = (None, [])
 
-  def until(
-    self, fingerprint: Mapping[str, Any], step: int
-  ) -> Mapping[str, Any]:
-    return joining.until(self.pipeline.run_plan, fingerprint, step)
+  @property
+  def step(self) -> int:
+    """The step of the next batch."""
+    return self._step
 
-  def reassigned(
-    self, alive: Any
-  ) -> tuple[feed.ProcessInput, agreement.Peers | None]:
-    pipe: pipeline.Pipeline = self.pipeline
-    sharding: Any = schema.argument("alive", _ALIVE, alive)
-    if not isinstance(alive, jax.sharding.Sharding | Mapping):
-      sharding = placement.surviving(self.place.first_sharding, list(alive))
-    if jax.process_index() not in placement.processes_of(sharding):
-      raise schema.ConfigError(
-        [
-          "`alive` must be of devices of this process too, got processes"
-          f" {placement.processes_of(sharding)} on process"
-          f" {jax.process_index()}. Close the iterator of one that is not to go"
-          " on."
-        ]
+  @property
+  def pipeline(self) -> pipeline_lib.Pipeline:
+    """The `Pipeline` that it reads.
+
+    After `set_state` it may be another one: a state says when appended stores
+    joined and how many rows steps had.
+    """
+    return cast(pipeline_lib.Pipeline, self._input.pipeline)
+
+  @property
+  def reads(self) -> dict[str, reads_lib.SourceReads]:
+    """What this process and its workers have read so far, by source."""
+    reads = self._input.source.reads.by_source()
+    counts = zip(reads_lib.counts(reads), self._worker_counts(), strict=True)
+    return reads_lib.from_counts(reads, [sum(both) for both in counts])
+
+  def _worker_counts(self) -> list[int]:
+    """Returns what all workers so far have read, one number a count."""
+    board, ended = self._worker_reads
+    reads = self._input.source.reads.by_source()
+    ended = ended or [0] * len(reads_lib.counts(reads))
+    if board is None:
+      return ended
+    return [sum(both) for both in zip(board.counts(), ended, strict=True)]
+
+  @property
+  def waits(self) -> Waits:
+    """How often and how long `next` has waited for batches."""
+    return self._waits
+
+  @property
+  def wait_s(self) -> float:
+    """Seconds that `next` has waited for batches since the start."""
+    return self._waits.seconds
+
+  @property
+  def shards(self) -> Mapping[str, int] | None:
+    """Over how many shards the rows of each bucket are balanced, or None."""
+    return self._input.shards
+
+  @property
+  def fingerprint(self) -> Mapping[str, Any]:
+    """What decides the run's rows."""
+    return self._fingerprint.fields
+
+  def __repr__(self) -> str:
+    # A run without an end has more steps than can be counted.
+    steps = len(self._input.source)
+    of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
+    return (
+      f"InputIterator(step {self._step} {of}, {self._input.placer},"
+      f" {self._worker_count} workers,"
+      f" fingerprint {self._fingerprint.digest[:16]})"
+    )
+
+  def _described(self) -> dict[str, Any]:
+    """Returns what must be equal on all processes, as JSON values."""
+    return {
+      **self._fingerprint.fields,
+      "num_steps": len(self._input.source),
+      "step": self._step,
+      # No part of a state, but processes that differ would lose rows.
+      "balance_shards": self._input.shards and dict(self._input.shards),
+    }
+
+  def _join(self, peers: agreement.Peers) -> None:
+    """Watches the processes that share its batches, as they do this one."""
+    self._peers = peers
+    peers.open(self._on_peer_failure == "exit", self._peer_grace_s)
+
+  def __next__(self) -> dict[str, jax.Array]:
+    if self._peers is not None:
+      self._peers.check()
+    if self._failure is not None:
+      raise InputError(
+        f"the input failed at step {self._step} and stays failed; restore"
+        " from a checkpoint in a new process."
+      ) from self._failure
+    if self._reader is None:
+      self._check_open()
+    began = time.perf_counter()
+    try:
+      self._check_state()
+      self.start_prefetch()
+      assert self._reader is not None
+      check = None if self._peers is None else self._peers.check
+      batch, sums = self._reader.get(self._step, self._timeout_s, check)
+    except StopIteration:
+      self._waited(began)
+      raise
+    except agreement.PeerInputError:
+      # The reader continues, for `reassign`.
+      self._waited(began, failures=1)
+      raise
+    except BaseException as error:
+      self._waited(began, failures=1)
+      self._failure = error
+      if self._peers is not None:
+        self._peers.report(error, self._step)
+      self._stop(at_once=True)
+      raise
+    self._waited(began, batches=1)
+    self._certificate.add(sums)
+    self._step += 1
+    if self._follower is not None:
+      self._follower.reached(self._step)
+    return batch
+
+  def _waited(self, began: float, batches: int = 0, failures: int = 0) -> None:
+    seconds = time.perf_counter() - began
+    before = self._waits
+    # Replaced as a whole: another thread may look at it.
+    self._waits = Waits(
+      before.batches + batches,
+      before.seconds + seconds,
+      before.stalls + (seconds > _STALL_S and not self._first),
+      before.failures + failures,
+    )
+    self._first = False
+
+  def start_prefetch(self) -> None:
+    """Begins to read ahead, if it has not begun.
+
+    Raises:
+      InputError: If the iterator is closed.
+    """
+    self._check_open()
+    if self._reader is None and self._failure is None:
+      self._first = True
+      if self._peers is not None:
+        self._join(self._peers)
+      board, count = None, self._processes()
+      if count:
+        # Each start of workers has another board.
+        counts = self._worker_counts()
+        board = handover.Board(count, len(counts))
+        self._worker_reads = board, counts
+      loader = feed.data_loader(
+        self._input.source,
+        first_step=self._step,
+        seed=self._seed,
+        operations=() if self._input.on_devices else self._operations,
+        worker_count=count,
+        board=board,
       )
-    place = self.place.moved(pipe, sharding)
-    if place.is_padded and _deals_over_devices(pipe):
+      if self._input.accounts is not None:
+        count_into = self._input.source.count_into
+        if count:
+          # Their processes know nothing of this one's accounts.
+          count_into = _counts_nothing
+        self._follower = self._input.accounts.follow(self._step, count_into)
+      self._reader = reader_lib.Reader(
+        loader,
+        self._input.placer,
+        self._prefetch,
+        board,
+        sums=self._input.source.handed_out,
+        first_step=self._step,
+      )
+      # An iterator that is dropped takes its threads and workers with it.
+      self._dropped = weakref.finalize(
+        self, _stop, self._reader, self._follower
+      )
+      self._dropped.atexit = False
+
+  def _check_open(self) -> None:
+    """Raises InputError if the iterator is closed."""
+    if self._closed:
+      raise InputError(
+        f"the iterator must be open, got one that was closed at step"
+        f" {self._step}. Make another with `make_iterator`; its `set_state`"
+        " takes the state of this one."
+      )
+
+  def _processes(self) -> int:
+    """Returns how many processes read beside this one."""
+    count, more = self._worker_count, ""
+    if not count:
+      return 0
+    if not self._input.workers_help:
+      more = (
+        "all stores are files that are mapped into memory, and handing a batch"
+        " over costs more than reading it. Unset it."
+      )
+    elif not workers.have_room(count):
+      more = f"{workers.SHARED} has no room for their locks. Enlarge it."
+    if more:
+      logging.log_first_n(
+        logging.WARNING,
+        "`config.data.worker_count` is %d, but this process reads: %s",
+        1,
+        count,
+        more,
+      )
+      return 0
+    return count
+
+  def get_state(self) -> bytes:
+    """Returns the state: the next step, and what it is a step of.
+
+    Raises:
+      StateError: If the state that it continues has other counts of what was
+        consumed than the plan.
+    """
+    self._check_state()
+    return self._state()()
+
+  def _state(self) -> Callable[[], bytes]:
+    """Returns what gives the state of now, in any thread and at any time."""
+    # Of one step, though another thread may go on.
+    step, certified = self._certificate.now(self._input_digest())
+    fingerprint = self._fingerprint
+    recorded: Callable[[], dict[str, Any]] = dict
+    if self._input.accounts is not None:
+      recorded = self._input.accounts.recording(step)
+    topology = {
+      "process_count": jax.process_count(),
+      "worker_count": self._worker_count,
+    }
+    return lambda: state_lib.encode(
+      step,
+      fingerprint,
+      topology,
+      {
+        **recorded(),
+        certificate_lib.FIELD: certificate_lib.records(certified),
+      },
+    )
+
+  @property
+  def certificate(self) -> list[certificate_lib.Segment]:
+    """Sums of the returned batches: of this process's part if it has one."""
+    return self._certificate.segments(self._input_digest())
+
+  def saving(self) -> Callable[[], bytes]:
+    """Tells the processes that share its batches of a checkpoint of now.
+
+    All of them must save it. Nothing is waited for here.
+
+    Returns:
+      What gives its state: on process 0 with the certificate of all processes,
+      which are then compared.
+
+    Raises:
+      InputError: If one of them has failed.
+    """
+    if self._peers is not None:
+      self._peers.check()
+    self._check_state()
+    step, state, segments = self._step, self._state(), self.certificate
+    self._certified = segments
+    compared = None
+    if self._follower is not None:
+      # What it is asked for it does even where the iterator is closed.
+      compared = self._follower.awaited()
+    checked = functools.partial(self._checked_state, compared, state)
+    if self._peers is None or self._input.part is None:
+      certificate_lib.log(step, segments)
+      return checked
+    number, self._saves = self._saves, self._saves + 1
+    entry = {"step": step, "segments": certificate_lib.records(segments)}
+    self._peers.share(_SAVED, number, entry)
+    if jax.process_index() != 0:
+      return checked
+    rows = {
+      (part.first, part.last): self._rows_held(part.first, part.last)
+      for part in segments
+      if part.part is not None
+    }
+    return lambda: self._joined(checked(), step, number, rows)
+
+  def _checked_state(
+    self, compared: "futures.Future[Any] | None", state: Callable[[], bytes]
+  ) -> bytes:
+    """Returns a state after the state that it continues was compared."""
+    if compared is not None:
+      futures.wait([compared])
+    self._check_state()
+    return state()
+
+  def _check_state(self) -> None:
+    """Raises StateError if a state has other counts than the plan."""
+    if self._input.accounts is not None:
+      _refuse(self._input.accounts.problems())
+
+  def _rows_held(self, first: int, last: int) -> int | None:
+    """Returns the rows of some steps over all processes, padding included."""
+    if self._input.accounts is None:
+      return None
+    questions = self._input.accounts.questions
+    before, after = (questions.rows_held(at) for at in (first, last))
+    return sum(after.values()) - sum(before.values())
+
+  def _joined(
+    self,
+    state: bytes,
+    step: int,
+    number: int,
+    rows: Mapping[tuple[int, int], int | None],
+  ) -> bytes:
+    """Returns a state with the certificate of all processes.
+
+    Raises:
+      InputError: If they have not returned the same steps of the same run,
+        each row once.
+    """
+    peers = self._peers
+    assert peers is not None
+    entries = peers.all_shared(_SAVED, number)
+    for old in range(max(0, number - _STORED_MESSAGES), number + 1):
+      peers.forget(_SAVED, old)
+    missing = sorted(set(peers.processes) - set(entries))
+    if missing:
       logging.warning(
-        "config.data.balance: rows do not divide over the devices that are"
-        " alive: they stand as they are planned."
+        "the certificate of step %d is not that of all processes: %s saved no"
+        " checkpoint",
+        step,
+        ", ".join(map(str, missing)),
       )
-    again = process_input(pipe, place, self.operations, source=self.source)
-    return again, agreement.peers_of(sharding)
+      return state
+    joined, problems = certificate_lib.joined(
+      {
+        process: [certificate_lib.Segment.of(one) for one in entry["segments"]]
+        for process, entry in entries.items()
+      },
+      rows,
+    )
+    problems = [
+      f"process {process} is at step {entry['step']}, process 0 at step {step}"
+      for process, entry in sorted(entries.items())
+      if entry["step"] != step
+    ] + problems
+    if problems:
+      listed = "".join(f"\n  - {line}" for line in problems)
+      error = InputError(
+        "processes must have handed out the same steps where they save a"
+        f" checkpoint, got:{listed}\nResume from an earlier checkpoint."
+      )
+      peers.report(error, step)
+      raise error
+    self._certified = joined
+    certificate_lib.log(step, joined)
+    return state_lib.with_fields(
+      state, {certificate_lib.FIELD: certificate_lib.records(joined)}
+    )
+
+  def _agree(self) -> None:
+    """Sends the other processes the step that was set; waits for none.
+
+    Raises:
+      InputError: If one of them is at another step, or of another run.
+    """
+    peers = self._peers
+    if peers is None or self._input.part is None:
+      return
+    number, self._moves = self._moves, self._moves + 1
+    entry = {"step": self._step, "input": self._input_digest()}
+    peers.share(_MOVED, number, entry)
+    if number >= _STORED_MESSAGES and self._input.part[0] == 0:
+      peers.forget(_MOVED, number - _STORED_MESSAGES)
+    differ = {
+      process: other
+      for process, other in peers.shared(_MOVED, number).items()
+      if other != entry
+    }
+    if differ:
+      process, other = min(differ.items())
+      self._failure = InputError(
+        "processes must go to the same step of the same run, got step"
+        f" {entry['step']} of {entry['input']} here and step {other['step']} of"
+        f" {other['input']} on process {process}. Restore one checkpoint on all"
+        " of them."
+      )
+      peers.report(self._failure, self._step)
+      raise self._failure
+
+  @property
+  def certified(self) -> list[certificate_lib.Segment]:
+    """What the last checkpoint certifies, on process 0 of all processes."""
+    return self._certified
+
+  def _input_digest(self) -> str:
+    """Returns the digest of what decides the run's rows."""
+    return self._fingerprint.digest[: certificate_lib.DIGITS]
+
+  @schema.arguments(state=state_lib.STATE, allow_changes=state_lib.CHANGES)
+  def set_state(
+    self, state: bytes, allow_changes: bool | Collection[str] = False
+  ) -> None:
+    """Goes to the step of a state.
+
+    Args:
+      state: From `get_state`, of any number of processes and workers.
+      allow_changes: Accept the state of a run that differs, in any field or in
+        those of these dotted paths, in addition to the
+        `allow_input_change` of `make_iterator`. Every difference is logged with
+        its consequence. With another `global_batch_size` a run of rows
+        continues at the same row.
+
+    Raises:
+      TypeError: If it is not bytes.
+      StateError: If the state is damaged, or of another run: then every
+        difference is named, with both values. Where it counts other tokens
+        than the plan, the `next` after the first batch may be what raises it.
+      InputError: If the iterator is closed.
+    """
+    self._check_open()
+    record = state_lib.decode(state)
+    step, saved = record["step"], record["fingerprint"]
+    segments = certificate_lib.of_state(record)
+    allowed = [_allowing(self._allowed), _allowing(allow_changes)]
+
+    def allows(path: str) -> bool:
+      return any(allowing(path) for allowing in allowed)
+
+    resize = allows("global_batch_size")
+    again = self._input.continued(saved, step, resize)
+    old = again.until(saved, step)
+    differences = state_lib.located(
+      old, again.until(again.fingerprint, step), step
+    )
+    refused = [(path, line) for path, line in differences if not allows(path)]
+    if refused:
+      names = [*_names(self._allowed), *_names(allow_changes)]
+      raise state_lib.refusal(refused, names, old, step)
+    if differences:
+      listed = "".join(f"\n  - {line}" for _, line in differences)
+      logging.warning(
+        "input state of another run accepted at step %d:%s\n%s",
+        step,
+        listed,
+        state_lib.consequence([path for path, _ in differences], step),
+      )
+    if step > len(again.source):
+      raise state_lib.StateError(
+        f"input state's step must be at most {len(again.source)}, the run's"
+        f" steps, got {step}. Use the config it was saved with."
+      )
+    if again.accounts is not None:
+      if state_lib.of_rows(path for path, _ in differences):
+        again.accounts.forget()
+      else:
+        positions = again.source.positions(step)
+        _refuse(again.accounts.restore(record, step, positions))
+    self._input = again
+    if again.fingerprint != self._fingerprint.fields:
+      self._fingerprint = state_lib.Fingerprint(again.fingerprint)
+    self._go_to(step)
+    self._certificate.go_on(segments, step)
+    # The last checkpoint is this one.
+    self._certified = segments
+    self._agree()
+
+  def seek(self, step: int) -> None:
+    """Goes to a step.
+
+    Where processes share batches, all of them must. The certificate begins
+    from there, unless it is at that step.
+
+    Args:
+      step: The step of the next batch.
+
+    Raises:
+      IndexError: If it is not of the run, nor its end.
+      InputError: If the iterator is closed.
+    """
+    self._check_open()
+    step = self._checked(step)
+    if step != self._step:
+      self._certificate.begin(step)
+    self._go_to(step)
+    if self._input.accounts is not None:
+      self._input.accounts.forget()
+    self._agree()
+
+  def reset(self) -> None:
+    """Goes to the first step that the iterator was constructed with."""
+    self.seek(self._made_at)
+
+  def reassign(self, alive: Any) -> None:
+    """Shares batches with other devices from the next step on.
+
+    After a part of the mesh died, or came back: those that live read the same
+    global batches between them. All of them must call it, before the same
+    step; none waits for another. The plan and open stores are kept, batches
+    that were read ahead are dropped, and workers are restarted.
+
+    If rows do not divide over the new sharding, batches have rows of padding
+    at their end on devices.
+
+    Args:
+      alive: The sharding of batches from now on, as `make_iterator` takes it;
+        or which indices are alive of the mesh axis that cuts rows first, of the
+        sharding that the iterator was made with. All of them brings it back.
+
+    Raises:
+      ConfigError: If this process has no device there, or fields do not
+        divide; nothing has changed then.
+    """
+    self._check_open()
+    again, peers = self._input.reassigned(alive)
+    before, self._peers = self._peers, peers
+    self._stop()
+    self._failure = None
+    self._certificate.regroup(self._step, again.part, self._input_digest())
+    self._saves = self._moves = 0
+    self._input = again
+    if peers is not None:
+      self._join(peers)
+    if before is not None:
+      before.recover()
+      before.close()
+
+  @schema.arguments(directory=_AWAITED)
+  async def save(self, directory: AwaitedPath) -> Awaitable[None]:
+    """Saves its state as it is now: a checkpointable of Orbax's `v1`.
+
+    Args:
+      directory: Of the checkpoint's item; made by Orbax.
+
+    Returns:
+      What writes the file, in the background.
+    """
+    state = self.saving()
+
+    async def write() -> None:
+      path = await directory.await_creation()
+      await asyncio.to_thread(lambda: state_files.write(path, state()))
+
+    return write()
+
+  @schema.arguments(directory=schema.path())
+  async def load(self, directory: os.PathLike[str]) -> Awaitable[None]:
+    """Restores a state that `save` wrote, and begins to read ahead.
+
+    Args:
+      directory: Of the checkpoint's item.
+
+    Returns:
+      What has nothing left to do: the file is small, and of an error in the
+      background Orbax says that the item is of another kind.
+
+    Raises:
+      StateError: As `set_state` raises it, and where the state was saved in
+        another checkpoint.
+    """
+    self.set_state(state_files.read(directory))
+    self.start_prefetch()
+
+    async def done() -> None:
+      pass
+
+    return done()
+
+  def _checked(self, step: int) -> int:
+    # One of NumPy could not be saved.
+    step = integers.whole("step", step)
+    steps = len(self._input.source)
+    if not 0 <= step <= steps:
+      # A run without an end has more steps than can be counted.
+      bound = "at least 0" if steps > schema.MAX_COUNT else f"in 0 .. {steps}"
+      raise IndexError(
+        f"`step` must be {bound}, a step of the run, got {step}. Go to one of"
+        " its steps."
+      )
+    return step
+
+  def _go_to(self, step: int) -> None:
+    self._stop()
+    self._failure = None
+    if self._peers is not None:
+      self._peers.recover()
+    self._step = step
+
+  def close(self) -> None:
+    """Stops its threads and workers, and waits for them.
+
+    The step stays as it is, and `get_state` returns it; what would read raises
+    `InputError`. What has not ended after 5 s, since a file system or a
+    device does not answer, is waited for at the process's end.
+    """
+    self._closed = True
+    if self._peers is not None:
+      self._peers.close()
+    self._stop()
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(
+    self, kind: object, error: BaseException | None, trace: object
+  ) -> None:
+    del kind, trace
+    if self._peers is not None and isinstance(error, Exception):
+      # All processes may be leaving alike, to handle it further up.
+      self._peers.report(error, self._step, late=True)
+    self.close()
+
+  def _stop(self, at_once: bool = False) -> None:
+    if self._reader is not None:
+      self._dropped.detach()
+      _stop(self._reader, self._follower, at_once)
+      self._reader = self._follower = None
 
 
-def _deals_over_devices(pipe: pipeline.Pipeline) -> bool:
-  """Returns whether rows are balanced over the shards of the sharding."""
-  return (
-    balance.is_asked(pipe.run_options.data)
-    and pipe.run_options.data.balance_shards is None
-  )
-
-
-def process_input(
-  pipe: pipeline.Pipeline,
-  place: Place,
-  operations: Sequence[grain.transforms.Map] = (),
-  *,
-  needed: Collection[str] | None = None,
-  source: batches.BatchSource | None = None,
-) -> ProcessInput:
-  """Returns the input of this process: the rows that it reads of each batch.
+def _start_together(
+  make: Callable[[], InputIterator], sharding: placement.ShardingTree
+) -> InputIterator:
+  """Returns an iterator that the processes of a sharding make together.
 
   Args:
-    pipe: The run.
-    place: Where batches are on devices.
-    operations: More transforms over process-local batches.
-    needed: Names of the buckets that must divide over the sharding; others that
-      do not are left out. None is all.
-    source: The source that the process has read from so far, whose plan is used
-      again; None opens stores.
+    make: Returns this process's iterator, whatever the others do.
+    sharding: Of its batches.
 
   Raises:
-    ConfigError: If batches do not divide over the sharding.
+    ConfigError: If processes differ in what must be the same.
+    InputError: If it fails on another process.
   """
-  sharding, device_rows = place.sharding, place.device_rows
-  rows_on_devices = placement.process_batches(
-    pipe, sharding, operations, device_rows, needed
+  peers = agreement.peers_of(sharding)
+  if peers is None:
+    return make()
+  devices = agreement.told(sharding)
+  iterator = peers.start(
+    make, lambda iterator: {**iterator._described(), "sharding": devices}
   )
-  rows = {
-    bucket.name: placement.of_run(rows_on_devices[bucket.name], bucket)
-    for bucket in pipe.buckets
-    if bucket.name in rows_on_devices
-  }
-  columns = None
-  if not operations and pipe.run_options.data.certificate != certifying.TOKENS:
-    # The config's transforms read at most the next column, others any column.
-    columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
-  shards = balance.dealt_shards(pipe.run_options.data, pipe.buckets)
-  if _deals_over_devices(pipe) and not place.is_padded:
-    shards = placement.num_shards(
-      pipe, sharding, operations, device_rows, list(rows)
-    )
-  processes, part, counted = placement.processes_of(sharding), None, None
-  if len(processes) > 1 and jax.process_index() in processes:
-    part = processes.index(jax.process_index()), len(processes)
-    counted = placement.counted_rows(
-      pipe, sharding, rows, operations, device_rows
-    )
-  padding, field_maker = None, None
-  if place.is_padded:
-    # Rows of padding are made on the host, with the others.
-    padding = padding_rows(pipe, operations)
-  else:
-    field_maker = device_fields.placer(
-      pipe, sharding, rows_on_devices, operations, place.first_rows
-    )
-  fingerprint = state.with_operations(pipe.fingerprint, operations)
-  if source is None:
-    source = pipeline.batch_source(
-      pipe,
-      rows,
-      fingerprint,
-      shards=shards,
-      columns=columns,
-      counted=counted,
-      encoded=field_maker is not None,
-    )
-  else:
-    source = source.for_rows(
-      rows,
-      shards,
-      columns,
-      counted,
-      field_maker is not None,
-    )
-  placer = placement.Placer(
-    sharding, rows_on_devices, pipe.buckets, device_rows, padding
-  )
-  return ProcessInput(
-    source,
-    field_maker or placer,
-    workers_help=workers.may_help(source.is_mapped, operations),
-    shards=shards,
-    part=part,
-    on_devices=field_maker is not None,
-    fingerprint=fingerprint,
-    accounts=pipe.accounts,
-    pipeline=pipe,
-    place=place,
-    operations=operations,
+  iterator._join(peers)
+  return iterator
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+  """Raises StateError if a state has other counts than the plan."""
+  if not wrong:
+    return
+  listed = "".join(f"\n  - {line}" for line in wrong)
+  raise state_lib.StateError(
+    "input state must have consumed before its step what the plan says, got"
+    f" another count:{listed}\nUse the version of chomp_data and the store that"
+    " it was saved with."
   )
 
 
-def padding_rows(
-  pipe: pipeline.Pipeline, operations: Sequence[grain.transforms.Map]
-) -> dict[str, dict[str, np.ndarray]]:
-  """Returns one row of padding of each bucket, as batches have them.
+def _counts_nothing(ledger: Any) -> bool:
+  del ledger
+  return False
 
-  Args:
-    pipe: The run.
-    operations: Transforms over batches, after the pipeline's.
 
-  Returns:
-    Fields [1, ...] by the name of the bucket; none where a bucket is empty.
-  """
-  plan, transforms = pipe.run_plan, [*pipe.operations, *operations]
-  padding_by_bucket = {}
-  for number, bucket in enumerate(pipe.buckets):
-    example = next(answers.of(plan).examples(number), None)
-    if example is None:
-      continue
-    planned = example[1]
-    padding = dataclasses.replace(
-      planned,
-      # The row after the one that is planned has no spans: it is padding.
-      spans=None if planned.spans is None else planned.spans.rows(1, 2),
-      samples=(None if planned.samples is None else np.full(1, -1, np.int64)),
-    )
-    padding_by_bucket[bucket.name] = applying.applied(
-      plan.read(padding), transforms
-    )
-  return padding_by_bucket
+def _stop(
+  reader: reader_lib.Reader,
+  follower: background_counter.BackgroundCounter[Any] | None,
+  at_once: bool = False,
+) -> None:
+  reader.stop(at_once)
+  if follower is not None:
+    follower.close(wait=not at_once)

@@ -32,11 +32,11 @@ import tqdm
 import chomp_data
 from chomp_data import cli
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
-from chomp_data.loading import placement
 from chomp_data.loading import state as state_lib
 
 _CONFIG = cli.define_config()
@@ -173,7 +173,7 @@ def _field_problems(pipe: pipeline.Pipeline) -> list[str]:
   """Returns what samples lack to be pictures with labels."""
   # The first sample of the first group that is not empty.
   examples = (
-    placement.examples(pipe, number) for number in range(len(pipe.buckets))
+    process_input.examples(pipe, number) for number in range(len(pipe.buckets))
   )
   batch = next((own for found in examples for own in found.values()), {})
   problems = []

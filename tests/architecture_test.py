@@ -32,6 +32,7 @@ LEVELS = [
   {"planning"},
   {"joining"},
   {"pipeline"},
+  {"process_input"},
   {"iterators"},
   {"audit"},
   {"reference"},

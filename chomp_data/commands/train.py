@@ -38,13 +38,13 @@ import tqdm
 
 import chomp_data
 from chomp_data import cli
+from chomp_data import iterators
 from chomp_data import schema
 from chomp_data.audit import coverage
 from chomp_data.audit import job
 from chomp_data.integrations import prometheus
 from chomp_data.loading import certificate
 from chomp_data.loading import checkpoint
-from chomp_data.loading import feed
 from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import by_bucket
@@ -140,7 +140,7 @@ class Run:
       parameter_sharding=options.train.parameter_sharding,
       by_token=options.train.span_losses,
     )
-    self.input: feed.InputIterator = chomp_data.make_iterator(
+    self.input: iterators.InputIterator = chomp_data.make_iterator(
       options.pipe, self.trainer.batch_sharding
     )
     self.kept: workdir_lib.Workdir = workdir_lib.Workdir(

@@ -24,7 +24,6 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import files
-from chomp_data.loading import feed
 
 # What MaxText calls the input in a checkpoint.
 _ITEM = "iter"
@@ -73,9 +72,9 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
       "an iterator, as `chomp_data.make_iterator` returns it", "__next__"
     )
   )
-  def __init__(self, batches: feed.InputIterator):
+  def __init__(self, batches: iterators.InputIterator):
     """Wraps an iterator."""
-    self.batches: feed.InputIterator = batches
+    self.batches: iterators.InputIterator = batches
 
   def __next__(self) -> dict[str, jax.Array]:
     try:
@@ -89,7 +88,7 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
     """Goes back to the first batch: an evaluation begins."""
     self.batches.reset()
 
-  async def save(self, directory: feed.AwaitedPath) -> Awaitable[None]:
+  async def save(self, directory: iterators.AwaitedPath) -> Awaitable[None]:
     """Saves the input; see `InputIterator.save`."""
     return await self.batches.save(directory)
 

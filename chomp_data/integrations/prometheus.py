@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from chomp_data import errors
+from chomp_data import iterators
 from chomp_data import schema
-from chomp_data.loading import feed
 
 _PREFIX = "chomp_data"
 
@@ -72,7 +72,7 @@ class Metrics:
       "reads",
     )
   )
-  def __init__(self, iterator: feed.InputIterator):
+  def __init__(self, iterator: iterators.InputIterator):
     """Asks nothing yet.
 
     Args:

@@ -21,7 +21,6 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import future as future_lib
 
 from chomp_data import schema
-from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
 
@@ -55,9 +54,7 @@ class InputHandler(ocp.AsyncCheckpointHandler):
       )
     ]
 
-  def restore(
-    self, directory: epath.Path, args: "InputRestore"
-  ) -> feed.InputIterator:
+  def restore(self, directory: epath.Path, args: "InputRestore") -> Any:
     """Sets the iterator to the saved step and begins to read ahead."""
     state = state_files.read(directory, args.step, args.allow_changes is True)
     args.item.set_state(state, allow_changes=args.allow_changes)
@@ -110,7 +107,7 @@ class InputRestore(ocp.args.CheckpointArgs):
       something else.
   """
 
-  item: feed.InputIterator
+  item: Any
   allow_changes: bool | Collection[str] = False
   step: int | None = None
 

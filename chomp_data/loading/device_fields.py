@@ -26,6 +26,7 @@ import numpy as np
 
 from chomp_data.loading import operations as operations_lib
 from chomp_data.loading import placement
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import transfer_format
 from chomp_data.transforms import applying
 
@@ -40,34 +41,36 @@ class _Unsuited(Exception):
 
 
 def placer(
-  pipe: placement.Run,
+  plan: plan_lib.Plan,
+  asked: str,
   sharding: placement.ShardingTree,
   held: Mapping[str, np.ndarray],
+  config_operations: Sequence[grain.transforms.Map] = (),
   operations: Sequence[grain.transforms.Map] = (),
   device_rows: int | None = None,
 ) -> "Placer | None":
   """Returns what makes fields on devices, or None where the host makes them.
 
   Args:
-    pipe: The run; its `device_fields` says whether.
+    plan: The run.
+    asked: Its `device_fields`.
     sharding: As in `placement.field_sharding`.
-    held: As `placement.process_batches` returns it.
+    held: `placement.Placement.rows`.
+    config_operations: The transforms that the config asks for.
     operations: A user's transforms, which need batches on the host.
-    device_rows: As in `placement.process_batches`.
+    device_rows: As in `placement.Placement`.
   """
-  asked = getattr(pipe.run_options.data, "device_fields", "never")
   if asked == "never" or (asked == "auto" and not on_accelerators(sharding)):
     return None
   try:
     if operations:
       names = ", ".join(map(operations_lib.named, operations))
       raise _Unsuited(f"transforms of batches on the host ({names})")
-    own = pipe.operations
-    for operation in own:
+    for operation in config_operations:
       if not getattr(operation, "on_devices", False):
         name = operations_lib.named(operation)
         raise _Unsuited(f"{name}, which is not made for devices")
-    return Placer(pipe, sharding, held, own, device_rows)
+    return Placer(plan, sharding, held, config_operations, device_rows)
   except _Unsuited as reason:
     warn_once(asked, str(reason))
     return None
@@ -94,19 +97,19 @@ class Placer:
 
   def __init__(
     self,
-    pipe: placement.Run,
+    plan: plan_lib.Plan,
     sharding: placement.ShardingTree,
     held: Mapping[str, np.ndarray],
     operations: Sequence[grain.transforms.Map],
     device_rows: int | None,
   ):
     """Prepares a program for each static shape; see `placer`."""
-    self._text = f"{'; '.join(map(str, pipe.buckets))}, made on devices"
+    self._text = f"{'; '.join(map(str, plan.buckets))}, made on devices"
     self._programs: dict[tuple[int, ...], _Program] = {}
-    for number, bucket in enumerate(pipe.buckets):
+    for number, bucket in enumerate(plan.buckets):
       if bucket.name not in held:
         continue
-      transfer = pipe.run_plan.transfer(number)
+      transfer = plan.transfer(number)
       row_format = None if transfer is None else transfer.row_format
       if row_format is None:
         raise _Unsuited(f"bucket {bucket.name}, which holds arrays")

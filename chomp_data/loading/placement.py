@@ -10,20 +10,16 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import math
 from typing import Any
-from typing import Protocol
 
 from absl import logging
-import grain
 import jax
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.plans import answers
-from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
-from chomp_data.transforms import applying
 
 # A sharding for every field; or one by rank, or one by field name.
 ShardingTree = (
@@ -61,15 +57,15 @@ def field_sharding(
     ConfigError: If a mapping has no entry for the field.
   """
   if isinstance(sharding, Mapping):
-    found: Any = sharding.get(name, sharding.get(ndim))  # pyright: ignore
-    if found is None:
+    of_field: Any = sharding.get(name, sharding.get(ndim))  # pyright: ignore
+    if of_field is None:
       raise schema.ConfigError(
         [
           f"`sharding` must hold field {name!r} or rank {ndim}, got"
           f" {sorted(map(str, sharding))}. Add one."
         ]
       )
-    return found
+    return of_field
   if isinstance(sharding, jax.sharding.NamedSharding):
     spec = jax.sharding.PartitionSpec(*sharding.spec[:ndim])
     return jax.sharding.NamedSharding(
@@ -78,166 +74,180 @@ def field_sharding(
   return sharding
 
 
-class Run(Protocol):
-  """What placing batches on devices needs of a `Pipeline`."""
+@dataclasses.dataclass(frozen=True)
+class BatchSpec:
+  """The fields of the batches of one bucket.
 
-  run_options: Any
-  buckets: tuple[buckets_lib.Bucket, ...]
-  run_plan: plan_lib.Plan
-  operations: list[grain.transforms.Map]
-
-
-def examples(pipe: Run, bucket: int) -> dict[str, dict[str, np.ndarray]]:
-  """Returns one sample of each source that may have its own fields.
-
-  Args:
-    pipe: The run.
-    bucket: The number of a bucket.
-
-  Returns:
-    Fields [1, ...] by source, in the batch format; none if a bucket is empty.
+  Attributes:
+    bucket: The bucket.
+    fields: The shape of each field, rows left out; empty if the bucket is.
+    rows_option: The option of the config that sets the rows of its batches.
+    problems: A sentence for each source that has other fields than the first.
   """
-  return {
-    name: applying.applied(pipe.run_plan.read(planned), pipe.operations)
-    for name, planned in answers.of(pipe.run_plan).examples(bucket)
-  }
+
+  bucket: buckets_lib.Bucket
+  fields: Mapping[str, tuple[int, ...]]
+  rows_option: str
+  problems: tuple[str, ...] = ()
 
 
-def process_batches(
-  pipe: Run,
-  sharding: ShardingTree,
-  transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: DeviceRows = None,
-  needed: Collection[str] | None = None,
-) -> dict[str, np.ndarray]:
-  """Returns the rows of each bucket's batches that this process holds.
+class Placement:
+  """Which rows of each batch the devices of this process hold.
 
-  Args:
-    pipe: The run.
+  Attributes:
     sharding: As in `field_sharding`.
-    transforms: More transforms over batches, after the pipeline's.
     device_rows: Rows of a batch on devices, at least the run's, of each bucket
-      by its name or of all; None is those.
-    needed: Buckets that must divide; others that do not are left out. None is
-      all.
-
-  Returns:
-    By bucket, int64[R], ascending.
-
-  Raises:
-    ConfigError: If fields do not divide over the sharding, or it lacks one, or
-      datasets give different fields; every such bucket is named.
-    StoreError: If the first sample of a bucket does not fit its size.
+      by its name or of all; None is the run's.
+    rows: By bucket, int64[R], ascending rows of the batch on devices that this
+      process holds.
   """
-  rows, problems, shown = {}, [], []
-  for number, bucket in enumerate(pipe.buckets):
-    example = _example(pipe, number, transforms, problems)
-    count = on_devices(device_rows, bucket)
-    shapes = {
-      name: (count, *np.shape(value)[1:]) for name, value in example.items()
+
+  def __init__(
+    self,
+    specs: Sequence[BatchSpec],
+    sharding: ShardingTree,
+    device_rows: DeviceRows = None,
+    needed: Collection[str] | None = None,
+  ):
+    """Looks up the rows of each bucket.
+
+    Args:
+      specs: The batches of each bucket.
+      sharding: As in `field_sharding`.
+      device_rows: Rows of a batch on devices.
+      needed: Buckets that must divide over the sharding; others that do not are
+        left out. None is all.
+
+    Raises:
+      ConfigError: If fields do not divide over the sharding, or it lacks one,
+        or sources give different fields; every such bucket is named.
+    """
+    self.sharding = sharding
+    self.device_rows = device_rows
+    self.rows: dict[str, np.ndarray] = {}
+    self._specs: list[BatchSpec] = []
+    problems, shown = [], []
+    for spec in specs:
+      problems += spec.problems
+      bucket, shapes = spec.bucket, self._shapes(spec)
+      uneven = _uneven(spec, shapes, sharding, len(specs) > 1)
+      if uneven:
+        if needed is None or bucket.name in needed:
+          problems += uneven
+        continue
+      self._specs.append(spec)
+      self.rows[bucket.name] = rows = _held_rows(shapes, sharding)
+      shown.append(f"{bucket} ({len(rows)} rows here)")
+    if problems:
+      # A problem that all buckets have is listed once.
+      raise schema.ConfigError(list(dict.fromkeys(problems)))
+    if len(self.rows) > 1:
+      logging.info("static shapes of batches: %s", "; ".join(shown))
+
+  @property
+  def run_rows(self) -> dict[str, np.ndarray]:
+    """By bucket, int64[R], the rows of the run that this process holds."""
+    return {
+      spec.bucket.name: of_run(self.rows[spec.bucket.name], spec.bucket)
+      for spec in self._specs
     }
-    found = _uneven(pipe, bucket, shapes, sharding)
-    if found:
-      if needed is None or bucket.name in needed:
-        problems += found
-      continue
-    rows[bucket.name] = _held_rows(shapes, sharding)
-    here = len(rows[bucket.name])
-    shown.append(f"{bucket} ({here} rows here)")
-  if problems:
-    # What is wrong in every bucket alike is told once.
-    raise schema.ConfigError(list(dict.fromkeys(problems)))
-  if len(rows) > 1:
-    logging.info("static shapes that will come: %s", "; ".join(shown))
-  return rows
+
+  def _shapes(self, spec: BatchSpec) -> dict[str, tuple[int, ...]]:
+    """Returns the global shape of each field on devices."""
+    count = on_devices(self.device_rows, spec.bucket)
+    return {name: (count, *shape) for name, shape in spec.fields.items()}
+
+  def columns(self) -> dict[str, tuple[int, int]]:
+    """Returns the columns of text whose tokens this process needs.
+
+    They are those that its devices hold, and the next one: it is the target of
+    the last.
+
+    Returns:
+      (first, last + 1) by bucket, of those of which it does not need all.
+    """
+    columns_by_bucket: dict[str, tuple[int, int]] = {}
+    if not any(map(_cuts_columns, shardings_of(self.sharding))):
+      return columns_by_bucket
+    for spec in self._specs:
+      bucket = spec.bucket
+      is_held = np.zeros(bucket.shape[0], np.bool_)
+      for name, shape in self._shapes(spec).items():
+        if shape[1:] == bucket.shape:
+          sharding = field_sharding(self.sharding, name, len(shape))
+          for index in sharding.addressable_devices_indices_map(shape).values():
+            is_held[index[1] if index else slice(None)] = True
+      columns = np.flatnonzero(is_held)
+      if len(columns):
+        first, last = int(columns[0]), min(int(columns[-1]) + 2, len(is_held))
+        if (first, last) != (0, len(is_held)):
+          columns_by_bucket[bucket.name] = first, last
+    return columns_by_bucket
+
+  def counted_rows(self) -> dict[str, np.ndarray]:
+    """Returns which rows of the run no process of a lower number holds.
+
+    Returns:
+      By bucket, bool[R]: over all processes each row is counted by one.
+    """
+    process, counted = jax.process_index(), {}
+    rows = self.run_rows
+    for spec in self._specs:
+      bucket = spec.bucket
+      count = on_devices(self.device_rows, bucket)
+      lowest = np.full(count, process)
+      seen: set[tuple[int, int, int]] = set()
+      for name, shape in self._shapes(spec).items():
+        sharding = field_sharding(self.sharding, name, len(shape))
+        for device, index in sharding.devices_indices_map(shape).items():
+          low, high, _ = (index[0] if index else slice(None)).indices(count)
+          key = low, high, device.process_index
+          if key not in seen:
+            seen.add(key)
+            part = lowest[low:high]
+            np.minimum(part, device.process_index, out=part)
+      counted[bucket.name] = lowest[rows[bucket.name]] == process
+    return counted
+
+  def num_shards(self) -> dict[str, int]:
+    """Returns into how many shards the rows of each bucket's batches are cut.
+
+    If fields are cut differently, it is the most that one is cut into. Rows
+    beyond the run's are left out.
+
+    Raises:
+      ConfigError: If a shard holds rows of the run and others.
+    """
+    counts, problems = {}, []
+    for spec in self._specs:
+      bucket = spec.bucket
+      rows = on_devices(self.device_rows, bucket)
+      for name, shape in self._shapes(spec).items():
+        sharding = field_sharding(self.sharding, name, len(shape))
+        rows = min(rows, sharding.shard_shape(shape)[0])
+      counts[bucket.name] = bucket.batch_size // rows
+      if bucket.batch_size % rows:
+        problems.append(
+          "`config.data.balance` must be None where a shard holds rows of the"
+          f" run and padding, got {bucket.batch_size} rows of {bucket} on"
+          f" devices that hold {rows} each. Use a multiple of {rows} rows, or"
+          " unset it."
+        )
+    if problems:
+      raise schema.ConfigError(problems)
+    return counts
 
 
-def process_columns(
-  pipe: Run,
-  sharding: ShardingTree,
-  device_rows: DeviceRows = None,
-  needed: Collection[str] | None = None,
-) -> dict[str, tuple[int, int]]:
-  """Returns the columns of text whose tokens this process needs.
-
-  They are those that its devices hold, and the next one: it is the target of
-  the last.
-
-  Args:
-    pipe: As in `process_batches`, over whose sharding its batches divide.
-    sharding: As in `field_sharding`.
-    device_rows: As in `process_batches`.
-    needed: The buckets that are meant; None is all.
-
-  Returns:
-    (first, last + 1) by bucket, of those that it does not need all of.
-  """
-  found: dict[str, tuple[int, int]] = {}
-  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  if not any(_cuts_columns(own) for own in every):
-    return found
-  for number, bucket in enumerate(pipe.buckets):
-    if needed is not None and bucket.name not in needed:
-      continue
-    held = np.zeros(bucket.shape[0], np.bool_)
-    for name, value in _example(pipe, number, (), []).items():
-      shape = (on_devices(device_rows, bucket), *np.shape(value)[1:])
-      if shape[1:] == bucket.shape:
-        own = field_sharding(sharding, name, len(shape))
-        for index in own.addressable_devices_indices_map(shape).values():
-          held[index[1] if index else slice(None)] = True
-    columns = np.flatnonzero(held)
-    if len(columns):
-      first, last = int(columns[0]), min(int(columns[-1]) + 2, len(held))
-      if (first, last) != (0, len(held)):
-        found[bucket.name] = first, last
-  return found
+def shardings_of(sharding: ShardingTree) -> list[jax.sharding.Sharding]:
+  """Returns the shardings of all fields."""
+  each = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  return list(each)
 
 
 def processes_of(sharding: ShardingTree) -> list[int]:
   """Returns the processes whose devices hold batches, ascending."""
-  own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  return sorted({d.process_index for each in own for d in each.device_set})
-
-
-def counted_rows(
-  pipe: Run,
-  sharding: ShardingTree,
-  rows: Mapping[str, np.ndarray],
-  transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: DeviceRows = None,
-) -> dict[str, np.ndarray]:
-  """Returns which of a process's rows no process before it holds.
-
-  Args:
-    pipe: As in `process_batches`, over whose sharding its batches divide.
-    sharding: As in `field_sharding`.
-    rows: By bucket, int64[R], rows of the run that this process holds.
-    transforms: As in `process_batches`.
-    device_rows: As in `process_batches`.
-
-  Returns:
-    By bucket, bool[R]: over all processes each row is one's.
-  """
-  own, counted = jax.process_index(), {}
-  for number, bucket in enumerate(pipe.buckets):
-    if bucket.name not in rows:
-      continue
-    count = on_devices(device_rows, bucket)
-    first = np.full(count, own)
-    seen: set[tuple[int, int, int]] = set()
-    for name, value in _example(pipe, number, transforms, []).items():
-      shape = (count, *np.shape(value)[1:])
-      of_field = field_sharding(sharding, name, len(shape))
-      for device, index in of_field.devices_indices_map(shape).items():
-        low, high, _ = (index[0] if index else slice(None)).indices(count)
-        key = low, high, device.process_index
-        if key not in seen:
-          seen.add(key)
-          part = first[low:high]
-          np.minimum(part, device.process_index, out=part)
-    counted[bucket.name] = first[rows[bucket.name]] == own
-  return counted
+  devices = [each.device_set for each in shardings_of(sharding)]
+  return sorted({d.process_index for some in devices for d in some})
 
 
 def _cuts_columns(sharding: jax.sharding.Sharding) -> bool:
@@ -250,102 +260,59 @@ def _cuts_columns(sharding: jax.sharding.Sharding) -> bool:
   )
 
 
-def num_shards(
-  pipe: Run,
-  sharding: ShardingTree,
-  transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: DeviceRows = None,
-  needed: Collection[str] | None = None,
-) -> dict[str, int]:
-  """Returns into how many shards the rows of each bucket's batches are cut.
-
-  Where fields are cut differently, it is the most that one is cut into. Rows
-  beyond the run's are left out.
-
-  Args:
-    pipe: As in `process_batches`, over whose sharding its batches divide.
-    sharding: As in `field_sharding`.
-    transforms: As in `process_batches`.
-    device_rows: As in `process_batches`.
-    needed: The buckets that are meant; None is all.
-
-  Raises:
-    ConfigError: If a shard holds rows of the run and others.
-  """
-  found, problems = {}, []
-  for number, bucket in enumerate(pipe.buckets):
-    if needed is not None and bucket.name not in needed:
-      continue
-    count = on_devices(device_rows, bucket)
-    rows = count
-    for name, value in _example(pipe, number, transforms, []).items():
-      shape = (count, *np.shape(value)[1:])
-      own = field_sharding(sharding, name, len(shape))
-      rows = min(rows, own.shard_shape(shape)[0])
-    found[bucket.name] = bucket.batch_size // rows
-    if bucket.batch_size % rows:
-      problems.append(
-        "`config.data.balance` must be None where a shard holds rows of the run"
-        f" and filler, got {bucket.batch_size} rows of {bucket} on devices that"
-        f" hold {rows} each. Use a multiple of {rows} rows, or unset it."
-      )
-  if problems:
-    raise schema.ConfigError(problems)
-  return found
-
-
 def _uneven(
-  pipe: Run,
-  bucket: buckets_lib.Bucket,
+  spec: BatchSpec,
   shapes: Mapping[str, tuple[int, ...]],
   sharding: ShardingTree,
+  has_buckets: bool,
 ) -> list[str]:
   """Returns why fields of a bucket do not divide over their shardings.
 
   Args:
-    pipe: The run.
-    bucket: The bucket.
+    spec: The batches of the bucket.
     shapes: Global shape of each field.
     sharding: As in `field_sharding`.
+    has_buckets: Whether the run has several.
 
   Returns:
     One sentence for each cause; many fields may share it.
   """
   problems: dict[Any, str] = {}
-  of = f"bucket {bucket.name}" if len(pipe.buckets) > 1 else None
+  bucket = spec.bucket
   for name, shape in shapes.items():
     try:
-      own = field_sharding(sharding, name, len(shape))
+      of_field = field_sharding(sharding, name, len(shape))
     except schema.ConfigError as error:
       problems.update(dict.fromkeys(error.problems, error.problems[0]))
       continue
     try:
-      own.shard_shape(shape)
+      of_field.shard_shape(shape)
     except (ValueError, IndexError) as error:
-      wrong = _uneven_axes(own, shape)
-      for axis, count in wrong:
+      uneven_axes = _uneven_axes(of_field, shape)
+      for axis, count in uneven_axes:
         if axis:
           problems.setdefault(
             (axis, count, shape[axis]),
             f"axis {axis} of `{name}` must divide over the sharding, got"
             f" {shape[axis]} of bucket {bucket.name} over {count} devices of"
-            f" {_named(own)}. Use sizes that are multiples of {count}, or leave"
-            " that axis whole.",
+            f" {_named(of_field)}. Use sizes that are multiples of {count}, or"
+            " leave that axis whole.",
           )
         else:
+          batch = f"bucket {bucket.name}" if has_buckets else shape
           problems.setdefault(
             axis,
-            f"`{_rows_field(pipe, bucket)}` must give batches that divide over"
-            f" the sharding, got {shape[0]} rows of {of or shape} over"
-            f" {count} devices of {_named(own)}. Use a multiple of {count}, or"
-            " a smaller mesh.",
+            f"`{spec.rows_option}` must give batches that divide over the"
+            f" sharding, got {shape[0]} rows of {batch} over {count} devices of"
+            f" {_named(of_field)}. Use a multiple of {count}, or a smaller"
+            " mesh.",
           )
-      if not wrong:
+      if not uneven_axes:
         reason = f" ({error})" * isinstance(error, ValueError)
         problems.setdefault(
           name,
           f"`sharding` must fit field {name!r} of {len(shape)} axes, got"
-          f" {_named(own)}{reason}. Correct it.",
+          f" {_named(of_field)}{reason}. Correct it.",
         )
   return list(problems.values())
 
@@ -356,61 +323,14 @@ def _uneven_axes(
   """Returns axes that do not divide, and the devices that each is cut for."""
   if not isinstance(sharding, jax.sharding.NamedSharding):
     return []
-  sizes, found = dict(sharding.mesh.shape), []
+  sizes, uneven_axes = dict(sharding.mesh.shape), []
   for axis, (side, names) in enumerate(zip(shape, sharding.spec, strict=False)):
     names = (names,) if isinstance(names, str) else names
     if isinstance(names, tuple):
       count = math.prod(sizes[name] for name in names)
       if side % count:
-        found.append((axis, count))
-  return found
-
-
-def _rows_field(pipe: Run, bucket: buckets_lib.Bucket) -> str:
-  """Returns the field of the config that says how many rows a bucket has."""
-  if getattr(pipe.run_options.data, "batch_size_schedule", None) is not None:
-    return "config.data.batch_size_schedule"
-  if bucket.batch_size == getattr(
-    pipe.run_options.data, "global_batch_size", None
-  ):
-    return "config.data.global_batch_size"
-  if len(bucket.shape) == 1:
-    return "config.data.buckets.tokens_per_batch"
-  return "config.data.buckets.batch_sizes"
-
-
-def _example(
-  pipe: Run,
-  bucket: int,
-  transforms: Sequence[grain.transforms.Map],
-  problems: list[str],
-) -> dict[str, Any]:
-  """Returns a batch of one row of a bucket; all sources have its fields."""
-  found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-  first, shown = "", {}
-  for name, example in examples(pipe, bucket).items():
-    example = applying.applied(example, transforms)
-    own = {
-      field: (np.shape(value)[1:], np.asarray(value).dtype)
-      for field, value in example.items()
-    }
-    if not found:
-      found, first, shown = own, name, example
-    elif own != found:
-      differ = sorted(
-        field for field in own | found if own.get(field) != found.get(field)
-      )[0]
-      problems.append(
-        f"bucket {pipe.buckets[bucket].name} must have the same fields in every"
-        f" dataset, got `{differ}` {_told(found.get(differ))} in {first!r} and"
-        f" {_told(own.get(differ))} in {name!r}. Prepare them alike, or give"
-        " `config.data.buckets.fields` a shape and a dtype."
-      )
-  return shown
-
-
-def _told(field: tuple[tuple[int, ...], np.dtype] | None) -> str:
-  return "absent" if field is None else f"{field[1]}{list(field[0])}"
+        uneven_axes.append((axis, count))
+  return uneven_axes
 
 
 def _named(sharding: Any) -> str:
@@ -430,10 +350,10 @@ def _held_rows(
   """
   held = None
   for name, shape in shapes.items():
-    own = field_sharding(sharding, name, len(shape))
+    of_field = field_sharding(sharding, name, len(shape))
     if held is None:
       held = np.zeros(shape[0], np.bool_)
-    for index in own.addressable_devices_indices_map(shape).values():
+    for index in of_field.addressable_devices_indices_map(shape).values():
       held[index[0] if index else slice(None)] = True
   return np.flatnonzero(held) if held is not None else np.empty(0, np.int64)
 
@@ -451,12 +371,11 @@ def surviving(sharding: ShardingTree, alive: Collection[int]) -> ShardingTree:
   Raises:
     ConfigError: If there are no such parts.
   """
-  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
   axes = {
-    (name if isinstance(name, str) else name[0], own.mesh)
-    for own in every
-    if isinstance(own, jax.sharding.NamedSharding)
-    for name in own.spec[:1]
+    (name if isinstance(name, str) else name[0], each.mesh)
+    for each in shardings_of(sharding)
+    if isinstance(each, jax.sharding.NamedSharding)
+    for name in each.spec[:1]
     if name
   }
   if len(axes) != 1:
@@ -482,16 +401,16 @@ def surviving(sharding: ShardingTree, alive: Collection[int]) -> ShardingTree:
   devices = np.take(
     np.asarray(mesh.devices), parts, mesh.axis_names.index(name)
   )
-  left = jax.sharding.Mesh(devices, mesh.axis_names, mesh.axis_types)
+  mesh_left = jax.sharding.Mesh(devices, mesh.axis_names, mesh.axis_types)
 
-  def over(own: Any) -> Any:
+  def over_mesh_left(one: Any) -> Any:
     return jax.sharding.NamedSharding(
-      left, own.spec, memory_kind=own.memory_kind
+      mesh_left, one.spec, memory_kind=one.memory_kind
     )
 
   if isinstance(sharding, Mapping):
-    return {key: over(own) for key, own in sharding.items()}  # pyright: ignore
-  return over(sharding)
+    return {key: over_mesh_left(one) for key, one in sharding.items()}  # pyright: ignore
+  return over_mesh_left(sharding)
 
 
 def even_rows(
@@ -501,29 +420,28 @@ def even_rows(
 ) -> DeviceRows:
   """Returns rows on devices that divide over a sharding, padding included.
 
-  Batches of one shape but for their rows get as many: how many a process has
-  of the run may not tell them apart.
+  Batches that differ only in their rows get the same number: the rows of a
+  process may not distinguish them.
 
   Args:
     buckets: The buckets.
     sharding: As in `field_sharding`.
-    device_rows: The least.
+    device_rows: The fewest rows.
   """
-  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
   parts = 1
-  for own in every:
-    if isinstance(own, jax.sharding.NamedSharding) and len(own.spec):
-      names = own.spec[0]
+  for each in shardings_of(sharding):
+    if isinstance(each, jax.sharding.NamedSharding) and len(each.spec):
+      names = each.spec[0]
       names = (names,) if isinstance(names, str) else names or ()
-      parts = math.lcm(parts, math.prod(own.mesh.shape[n] for n in names))
-  rows = {own.name: on_devices(device_rows, own) for own in buckets}
+      parts = math.lcm(parts, math.prod(each.mesh.shape[n] for n in names))
+  rows = {bucket.name: on_devices(device_rows, bucket) for bucket in buckets}
   if not any(count % parts for count in rows.values()):
     return device_rows
   most: dict[tuple[int, ...], int] = {}
-  for own in buckets:
-    even = -(-rows[own.name] // parts) * parts
-    most[own.shape] = max(even, most.get(own.shape, 0))
-  return {own.name: most[own.shape] for own in buckets}
+  for bucket in buckets:
+    even = -(-rows[bucket.name] // parts) * parts
+    most[bucket.shape] = max(even, most.get(bucket.shape, 0))
+  return {bucket.name: most[bucket.shape] for bucket in buckets}
 
 
 class _BucketPlacer:
@@ -614,32 +532,31 @@ class Placer:
       sharding: As in `field_sharding`.
       rows: By bucket, int64[R], rows of its global batch in local batches.
       buckets: The buckets.
-      device_rows: As in `process_batches`; rows beyond the run's are 0.
+      device_rows: As in `Placement`; rows beyond the run's are 0.
       padding: What they are instead, fields [1, ...] by bucket; then buckets of
-        as many rows here are told by their fields' shapes.
+        the same number of rows are distinguished by the shapes of their fields.
 
     Raises:
       ConfigError: If as many rows here are of different global batches.
     """
     self._placers: dict[tuple[int, Shapes | None], _BucketPlacer] = {}
     self._by_shape: bool = padding is not None
-    own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-    kinds = sorted({type(each).__name__ for each in own})
+    kinds = sorted({type(each).__name__ for each in shardings_of(sharding)})
     shapes = "; ".join(map(str, buckets))
     self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
     known: dict[tuple[int, Shapes | None], buckets_lib.Bucket] = {}
     for bucket in buckets:
       if bucket.name not in rows:
         continue
-      own = rows[bucket.name]
-      count = len(of_run(own, bucket))
+      held = rows[bucket.name]
+      count = len(of_run(held, bucket))
       example = (padding or {}).get(bucket.name)
       key = count, None if example is None else _shapes(example)
       other = known.setdefault(key, bucket)
       # With as many rows on devices, how many are of the run does not matter.
       num_rows = on_devices(device_rows, bucket)
       alike = num_rows == on_devices(device_rows, other)
-      if not alike or not np.array_equal(rows[other.name], own):
+      if not alike or not np.array_equal(rows[other.name], held):
         raise schema.ConfigError(
           [
             "`sharding` must give a process more rows of larger batches, got"
@@ -647,7 +564,7 @@ class Placer:
             " axis evenly."
           ]
         )
-      self._placers[key] = _BucketPlacer(sharding, own, num_rows, example)
+      self._placers[key] = _BucketPlacer(sharding, held, num_rows, example)
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
@@ -688,7 +605,7 @@ def _of_rows(
 
 def _shapes(batch: Mapping[str, np.ndarray]) -> Shapes:
   """Returns the shapes of a row's fields."""
-  return tuple(sorted((name, own.shape[1:]) for name, own in batch.items()))
+  return tuple(sorted((name, value.shape[1:]) for name, value in batch.items()))
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:

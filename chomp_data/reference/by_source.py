@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import iterators
 from chomp_data import pipeline
-from chomp_data.loading import feed
 from chomp_data.reference import progress
 
 # Of `SourceReads`, what curves show.
@@ -159,7 +159,7 @@ def _summed(
 def curves(
   window: progress.Window,
   found: Mapping[str, Mapping[str, Any]],
-  iterator: feed.InputIterator,
+  iterator: iterators.InputIterator,
 ) -> dict[str, float]:
   """Returns the points of a window's curves, by name.
 

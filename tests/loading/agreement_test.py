@@ -23,7 +23,6 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.config import options
 from chomp_data.loading import agreement
-from chomp_data.loading import feed
 from chomp_data.loading import reader
 from chomp_data.loading import watching
 from chomp_data.testing import stores as testing_stores
@@ -234,7 +233,7 @@ def test_another_processs_failure_is_raised_by_default(data):
     assert it.pipeline.options.on_peer_failure == "raise"
   (named,) = {
     inspect.signature(cls).parameters["on_peer_failure"].default
-    for cls in (options.RunFields, options.RowFields, feed.InputIterator)
+    for cls in (options.RunFields, options.RowFields, iterators.InputIterator)
   }
   assert named == "raise"
 

@@ -12,8 +12,9 @@ import itertools
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
-from chomp_data.loading import feed
+from chomp_data import process_input
 from chomp_data.testing import stores as testing_stores
 
 SIZES = (1, 2, 4, 8)
@@ -129,8 +130,8 @@ def source_of(run, process, count, workers):
 
 
 def iterator(pipe, source):
-  return feed.InputIterator(
-    feed.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
+  return iterators.InputIterator(
+    process_input.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
     seed=pipe.run_options.data.seed,
     operations=pipe.operations,
     prefetch=1,

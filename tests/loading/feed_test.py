@@ -22,6 +22,7 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data.loading import feed
 from chomp_data.loading import handover
 from chomp_data.loading import placement
@@ -266,9 +267,9 @@ class Broken(grain.transforms.Map):
 def test_a_failed_input_stays_failed(data):
   pipe = pipeline.build(data)
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  rows = placement.process_batches(pipe, sharding)
-  it = feed.InputIterator(
-    feed.ProcessInput(
+  rows = placement.Placement(process_input.batch_specs(pipe), sharding).rows
+  it = iterators.InputIterator(
+    process_input.ProcessInput(
       pipeline.batch_source(pipe, rows),
       placement.Placer(sharding, rows, pipe.buckets),
       fingerprint=pipe.fingerprint,

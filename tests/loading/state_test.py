@@ -328,7 +328,7 @@ def test_workers_that_ended_leave_their_counts_and_no_memory(data):
     boards = []
     for _ in range(3):
       next(it)
-      boards.append(weakref.ref(it._told[0]))
+      boards.append(weakref.ref(it._worker_reads[0]))
       it.seek(0)
       read.append(it.reads["text"].examples)
     next(it)

@@ -21,6 +21,7 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import feed
 from chomp_data.loading import handover
@@ -391,8 +392,8 @@ class Uneven:
 @pytest.mark.parametrize("broken", [None, 2])
 def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
   """Another one may be long at what comes first."""
-  with feed.InputIterator(
-    feed.ProcessInput(Uneven(3, broken), lambda batch: batch), seed=0,
+  with iterators.InputIterator(
+    process_input.ProcessInput(Uneven(3, broken), lambda batch: batch), seed=0,
     worker_count=2,
   ) as it:  # fmt: skip
     steps = [int(next(it)["step"][0]) for _ in range(2)]

@@ -1,0 +1,413 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What one process reads of a pipeline, and where its batches are placed.
+
+A `ProcessInput` is never changed: restoring a state, and `reassign`, make
+another one.
+"""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from absl import logging
+import grain
+import jax
+import numpy as np
+
+from chomp_data import joining
+from chomp_data import pipeline as pipeline_lib
+from chomp_data import schema
+from chomp_data.loading import agreement
+from chomp_data.loading import batches
+from chomp_data.loading import device_fields
+from chomp_data.loading import placement
+from chomp_data.loading import state
+from chomp_data.loading import workers
+from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import answers
+from chomp_data.plans import balance
+from chomp_data.plans import certifying
+from chomp_data.plans import consumption
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.transforms import applying
+
+
+def _sharding(value: Any) -> Any:
+  """Returns a sharding, or shardings by rank or by field."""
+  each = list(value.values()) if isinstance(value, Mapping) else [value]
+  if not each or not all(isinstance(x, jax.sharding.Sharding) for x in each):
+    raise TypeError
+  return value
+
+
+_SHARDING = schema.Rule(
+  "a `jax.sharding.Sharding`, or a mapping of ranks or fields to such",
+  _sharding,
+)
+_ALIVE = schema.either(_SHARDING, schema.sequence(schema.WHOLE))
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Where the batches of an iterator are on devices.
+
+  Attributes:
+    first_sharding: The sharding that the iterator was made with.
+    first_rows: The rows of a batch on devices that it was made with, or None
+      for the run's.
+    sharding: The current sharding.
+    device_rows: The current rows of a batch on devices, or by bucket name.
+  """
+
+  first_sharding: placement.ShardingTree
+  first_rows: int | None
+  sharding: placement.ShardingTree
+  device_rows: placement.DeviceRows
+
+  @classmethod
+  def of(
+    cls, sharding: placement.ShardingTree, device_rows: int | None = None
+  ) -> "Place":
+    """Returns the place of an iterator that is made with a sharding."""
+    return cls(sharding, device_rows, sharding, device_rows)
+
+  @property
+  def is_reassigned(self) -> bool:
+    """Whether batches have another sharding than at first."""
+    return self.sharding is not self.first_sharding
+
+  @property
+  def is_padded(self) -> bool:
+    """Whether rows beyond the run's are rows of padding, not zeros."""
+    return self.device_rows != self.first_rows
+
+  def moved(
+    self, pipe: pipeline_lib.Pipeline, sharding: placement.ShardingTree
+  ) -> "Place":
+    """Returns the place with another sharding.
+
+    Args:
+      pipe: The run. Batches of all its sizes must divide over the sharding,
+        with padding, because a restore may return to an earlier size.
+      sharding: The other sharding.
+    """
+    rows = placement.even_rows(pipe.buckets, sharding, self.first_rows)
+    return dataclasses.replace(self, sharding=sharding, device_rows=rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessInput:
+  """The batches that one process reads, and their placement on devices.
+
+  Attributes:
+    source: The batches of this process.
+    placer: Puts them on devices.
+    workers_help: Whether processes that read can be faster than this one.
+    shards: By bucket, over how many shards its rows are balanced by cost; None
+      if rows keep their planned order.
+    part: Which one of how many processes that share batches this is; None if
+      it is alone.
+    on_devices: Whether the placer makes fields, with all transforms.
+    fingerprint: What determines the run's rows, stored in every state.
+    pipeline: The run; None for batches of another source.
+    place: Where batches are on devices; None without a pipeline.
+    operations: Transforms over batches, after the pipeline's.
+  """
+
+  source: batches.BatchSource
+  placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
+  workers_help: bool = True
+  shards: Mapping[str, int] | None = None
+  part: tuple[int, int] | None = None
+  on_devices: bool = False
+  fingerprint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  pipeline: pipeline_lib.Pipeline | None = None
+  place: Place | None = None
+  operations: Sequence[grain.transforms.Map] = ()
+
+  @property
+  def accounts(self) -> accounts_lib.Accounts | None:
+    """What the run consumes, stored in every state."""
+    return None if self.pipeline is None else self.pipeline.accounts
+
+  def continued(
+    self, fingerprint: Mapping[str, Any], step: int, resize: bool
+  ) -> "ProcessInput":
+    """Returns the input of the run that continues a state.
+
+    Args:
+      fingerprint: The fingerprint of the state.
+      step: The next step of the state.
+      resize: Whether the number of rows of a step may change at that step.
+    """
+    if self.pipeline is None or self.place is None:
+      return self
+    pipe = pipeline_lib.continued(self.pipeline, fingerprint, step, resize)
+    if pipe is self.pipeline:
+      return self
+    # Batches of earlier sizes need not divide over the current devices.
+    place = self.place
+    needed = consumption.buckets_from(pipe.run_plan, step)
+    if place.is_reassigned:
+      place, needed = place.moved(pipe, place.sharding), None
+    return of_pipeline(pipe, place, self.operations, needed=needed)
+
+  def until(
+    self, fingerprint: Mapping[str, Any], step: int
+  ) -> Mapping[str, Any]:
+    """Returns a fingerprint without what it says only of steps after one.
+
+    Args:
+      fingerprint: The fingerprint of this run, or of a state that it continues.
+      step: The step.
+    """
+    plan = None if self.pipeline is None else self.pipeline.run_plan
+    return joining.until(plan, fingerprint, step)
+
+  def reassigned(
+    self, alive: Any
+  ) -> "tuple[ProcessInput, agreement.Peers | None]":
+    """Returns the input with other devices, and the processes that share it.
+
+    Args:
+      alive: As in `InputIterator.reassign`.
+
+    Raises:
+      ConfigError: If this process has no device there, or fields do not divide.
+      TypeError: If it is the input of no pipeline.
+    """
+    if self.pipeline is None or self.place is None:
+      raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
+    sharding: Any = schema.argument("alive", _ALIVE, alive)
+    if not isinstance(alive, jax.sharding.Sharding | Mapping):
+      sharding = placement.surviving(self.place.first_sharding, list(alive))
+    if jax.process_index() not in placement.processes_of(sharding):
+      raise schema.ConfigError(
+        [
+          "`alive` must be of devices of this process too, got processes"
+          f" {placement.processes_of(sharding)} on process"
+          f" {jax.process_index()}. Close the iterator of a process that is not"
+          " to continue."
+        ]
+      )
+    place = self.place.moved(self.pipeline, sharding)
+    if place.is_padded and _deals_over_devices(self.pipeline):
+      logging.warning(
+        "config.data.balance: rows do not divide over the devices that are"
+        " alive: they keep their planned order."
+      )
+    reassigned = of_pipeline(
+      self.pipeline, place, self.operations, source=self.source
+    )
+    return reassigned, agreement.peers_of(sharding)
+
+
+def _deals_over_devices(pipe: pipeline_lib.Pipeline) -> bool:
+  """Returns whether rows are balanced over the shards of the sharding."""
+  options = pipe.run_options.data
+  return balance.is_asked(options) and options.balance_shards is None
+
+
+def of_pipeline(
+  pipe: pipeline_lib.Pipeline,
+  place: Place,
+  operations: Sequence[grain.transforms.Map] = (),
+  *,
+  needed: Collection[str] | None = None,
+  source: batches.BatchSource | None = None,
+) -> ProcessInput:
+  """Returns the input of this process: the rows that it reads of each batch.
+
+  Args:
+    pipe: The run.
+    place: Where batches are on devices.
+    operations: More transforms over process-local batches.
+    needed: Names of the buckets that must divide over the sharding; others that
+      do not are left out. None is all.
+    source: The source that the process has read from so far, whose plan is used
+      again; None opens stores.
+
+  Raises:
+    ConfigError: If batches do not divide over the sharding.
+  """
+  options, sharding = pipe.run_options.data, place.sharding
+  placed = placement.Placement(
+    batch_specs(pipe, operations), sharding, place.device_rows, needed
+  )
+  columns = None
+  if not operations and options.certificate != certifying.TOKENS:
+    # The config's transforms read at most the next column, others any column.
+    columns = placed.columns()
+  shards = balance.dealt_shards(options, pipe.buckets)
+  if _deals_over_devices(pipe) and not place.is_padded:
+    shards = placed.num_shards()
+  processes, part, counted = placement.processes_of(sharding), None, None
+  if len(processes) > 1 and jax.process_index() in processes:
+    part = processes.index(jax.process_index()), len(processes)
+    counted = placed.counted_rows()
+  padding, field_maker = None, None
+  if place.is_padded:
+    # Rows of padding are made on the host, with the others.
+    padding = padding_rows(pipe, operations)
+  else:
+    field_maker = device_fields.placer(
+      pipe.run_plan,
+      getattr(options, "device_fields", "never"),
+      sharding,
+      placed.rows,
+      pipe.operations,
+      operations,
+      place.first_rows,
+    )
+  fingerprint = state.with_operations(pipe.fingerprint, operations)
+  rows, encoded = placed.run_rows, field_maker is not None
+  if source is None:
+    source = pipeline_lib.batch_source(
+      pipe,
+      rows,
+      fingerprint,
+      shards=shards,
+      columns=columns,
+      counted=counted,
+      encoded=encoded,
+    )
+  else:
+    source = source.for_rows(rows, shards, columns, counted, encoded)
+  placer = placement.Placer(
+    sharding, placed.rows, pipe.buckets, place.device_rows, padding
+  )
+  return ProcessInput(
+    source,
+    field_maker or placer,
+    workers_help=workers.may_help(source.is_mapped, operations),
+    shards=shards,
+    part=part,
+    on_devices=encoded,
+    fingerprint=fingerprint,
+    pipeline=pipe,
+    place=place,
+    operations=operations,
+  )
+
+
+def examples(
+  pipe: pipeline_lib.Pipeline, bucket: int
+) -> dict[str, dict[str, np.ndarray]]:
+  """Returns one sample of each source that may have its own fields.
+
+  Args:
+    pipe: The run.
+    bucket: The number of a bucket.
+
+  Returns:
+    Fields [1, ...] by source, in the batch format; none if a bucket is empty.
+  """
+  return {
+    name: applying.applied(pipe.run_plan.read(planned), pipe.operations)
+    for name, planned in answers.of(pipe.run_plan).examples(bucket)
+  }
+
+
+def batch_specs(
+  pipe: pipeline_lib.Pipeline, operations: Sequence[grain.transforms.Map] = ()
+) -> list[placement.BatchSpec]:
+  """Returns the fields of the batches of each bucket.
+
+  Args:
+    pipe: The run.
+    operations: More transforms over batches, after the pipeline's.
+
+  Raises:
+    StoreError: If the first sample of a bucket does not fit its size.
+  """
+  return [
+    _batch_spec(pipe, number, bucket, operations)
+    for number, bucket in enumerate(pipe.buckets)
+  ]
+
+
+def _batch_spec(
+  pipe: pipeline_lib.Pipeline,
+  number: int,
+  bucket: buckets_lib.Bucket,
+  operations: Sequence[grain.transforms.Map],
+) -> placement.BatchSpec:
+  fields_by_source = {
+    name: {
+      field: (np.shape(value)[1:], np.asarray(value).dtype)
+      for field, value in applying.applied(example, operations).items()
+    }
+    for name, example in examples(pipe, number).items()
+  }
+  first, problems = next(iter(fields_by_source), ""), []
+  fields = fields_by_source.get(first, {})
+  for name, others in fields_by_source.items():
+    if others != fields:
+      differ = sorted(
+        field
+        for field in fields | others
+        if fields.get(field) != others.get(field)
+      )[0]
+      problems.append(
+        f"bucket {bucket.name} must have the same fields in every dataset, got"
+        f" `{differ}` {_text(fields.get(differ))} in {first!r} and"
+        f" {_text(others.get(differ))} in {name!r}. Prepare them alike, or give"
+        " `config.data.buckets.fields` a shape and a dtype."
+      )
+  shapes = {name: shape for name, (shape, _) in fields.items()}
+  return placement.BatchSpec(
+    bucket, shapes, _rows_option(pipe, bucket), tuple(problems)
+  )
+
+
+def _text(field: tuple[tuple[int, ...], np.dtype] | None) -> str:
+  return "absent" if field is None else f"{field[1]}{list(field[0])}"
+
+
+def _rows_option(
+  pipe: pipeline_lib.Pipeline, bucket: buckets_lib.Bucket
+) -> str:
+  """Returns the option of the config that sets the rows of a bucket."""
+  options = pipe.run_options.data
+  if getattr(options, "batch_size_schedule", None) is not None:
+    return "config.data.batch_size_schedule"
+  if bucket.batch_size == getattr(options, "global_batch_size", None):
+    return "config.data.global_batch_size"
+  if len(bucket.shape) == 1:
+    return "config.data.buckets.tokens_per_batch"
+  return "config.data.buckets.batch_sizes"
+
+
+def padding_rows(
+  pipe: pipeline_lib.Pipeline, operations: Sequence[grain.transforms.Map]
+) -> dict[str, dict[str, np.ndarray]]:
+  """Returns one row of padding of each bucket, as batches have them.
+
+  Args:
+    pipe: The run.
+    operations: Transforms over batches, after the pipeline's.
+
+  Returns:
+    Fields [1, ...] by the name of the bucket; none where a bucket is empty.
+  """
+  plan, transforms = pipe.run_plan, [*pipe.operations, *operations]
+  padding_by_bucket = {}
+  for number, bucket in enumerate(pipe.buckets):
+    example = next(answers.of(plan).examples(number), None)
+    if example is None:
+      continue
+    planned = example[1]
+    padding = dataclasses.replace(
+      planned,
+      # The row after the one that is planned has no spans: it is padding.
+      spans=None if planned.spans is None else planned.spans.rows(1, 2),
+      samples=(None if planned.samples is None else np.full(1, -1, np.int64)),
+    )
+    padding_by_bucket[bucket.name] = applying.applied(
+      plan.read(padding), transforms
+    )
+  return padding_by_bucket
