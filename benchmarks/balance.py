@@ -19,7 +19,7 @@ import harness
 import numpy as np
 
 import chomp_data
-from chomp_data.index import balance
+from chomp_data.plans import dealing
 from chomp_data.rows import row_costs
 from chomp_data.rows import spans as spans_lib
 
@@ -79,9 +79,9 @@ def ratios(directory: str, small: bool) -> harness.Table:
             cells.append("-")
             continue
           own = costs[: batches * size].reshape(-1, size)
-          dealt = np.take_along_axis(own, balance.deal(own, shards), 1)
+          dealt = np.take_along_axis(own, dealing.deal(own, shards), 1)
           mean = own.sum(axis=1) / shards
-          least = float((balance.bound(own, shards) / mean).mean())
+          least = float((dealing.bound(own, shards) / mean).mean())
           cells.append(
             f"{slowest(own, shards):.3f} > {slowest(dealt, shards):.3f}"
             f" ({least:.3f})"
@@ -109,13 +109,13 @@ def times(directory: str, small: bool) -> harness.Table:
       costs = attention(spans, seq_len).reshape(-1, size)
       # A process of eight shards.
       places = np.arange(min(size, 8 * num))
-      rows = balance.deal(costs, shards)[:, places]
+      rows = dealing.deal(costs, shards)[:, places]
       rows = (rows + np.arange(len(rows))[:, None] * size).reshape(-1)
       found = [
         cpu_ms(function, _PLANNED)
         for function in (
           lambda own=spans, length=seq_len: attention(own, length),
-          lambda costs=costs, shards=shards: balance.deal(costs, shards),
+          lambda costs=costs, shards=shards: dealing.deal(costs, shards),
           lambda own=spans, rows=rows: own.of_rows(rows),
         )
       ]
@@ -138,7 +138,7 @@ def planning(directory: str, small: bool) -> harness.Table:
     def dealt(every=every, size=size, processes=processes):
       spans = rows.plan(every)
       costs = attention(spans, seq_len).reshape(-1, size)
-      found = balance.deal(costs, 8 * processes)[:, :own]
+      found = dealing.deal(costs, 8 * processes)[:, :own]
       at = found + np.arange(len(found))[:, None] * size
       return spans.of_rows(at.reshape(-1))
 

@@ -112,7 +112,7 @@ def row_sources(
     StoreError: If stores cannot be opened; one line names each.
   """
   options = run.data
-  previous = _PreviousRun(run)
+  previous = _previous_run(run)
   opened = source_opening.Opening()
   ordered_sources: dict[str, phased_source.Ordered] = {}
   # Each source reserves one window, in the order in which they join, so that a
@@ -148,108 +148,46 @@ def row_sources(
   return ordered_sources
 
 
-class _PreviousRun:
-  """The rows of each source that the run named by `start_after` has read."""
+def _previous_run(
+  run: options_lib.RunOptions,
+) -> previous_run.PreviousRun | None:
+  """Returns the run that `start_after` names, or None.
 
-  def __init__(self, run: options_lib.RunOptions):
-    """Reads the state of that run.
-
-    Args:
-      run: The options of this run.
-
-    Raises:
-      ConfigError: If there is no such state, or this run cannot continue it.
-    """
-    self._path = f"{PATH}.start_after"
-    self._sources: dict[str, dict[str, Any]] = {}
-    self._rows: dict[str, int] = {}
-    run_dir = run.data.start_after
-    if run_dir is None:
-      return
-    if run.mix is not None and run.mix.resume_state is not None:
-      raise schema.ConfigError(
-        [
-          f"`{self._path}` must be None beside mix.resume_state, got"
-          f" {run_dir!r}."
-          " Leave one out: both say where sources begin."
-        ]
-      )
-    record = saved_states.find(run_dir)
-    if record is None or "resume_state" not in record:
-      got = "no checkpoint" if record is None else "a run in buckets"
-      raise schema.ConfigError(
-        [
-          f"`{self._path}` must be the work directory of a run in rows of one"
-          f" length, or one of its checkpoints, got {got} at {run_dir!r}."
-          " Correct the path."
-        ]
-      )
-    for entry in record["resume_state"]["datasets"]:
-      self._rows[entry["spec"]] = entry["row_offset"]
-    saved = record["fingerprint"]
-    shared = {name: saved[name] for name in ("seed", "seq_len")}
-    self._sources = {
-      name: {**source, **shared}
-      for name, source in saved["sources"].items()
-      if name in self._rows
-    }
-    if not self._sources.keys() & run.sources.keys():
-      raise schema.ConfigError(
-        [
-          f"`{self._path}` must be of a run with a source of the same name, got"
-          f" {', '.join(self._sources)}, here {', '.join(run.sources)}. Name"
-          " them alike."
-        ]
-      )
-    logging.info(
-      "%s: after step %d of the run at %s.", self._path, record["step"], run_dir
+  Raises:
+    ConfigError: If there is no such run, or this run cannot continue it.
+  """
+  run_dir, path = run.data.start_after, f"{PATH}.start_after"
+  if run_dir is None:
+    return None
+  if run.mix is not None and run.mix.resume_state is not None:
+    raise schema.ConfigError(
+      [
+        f"`{path}` must be None beside mix.resume_state, got {run_dir!r}. Leave"
+        " one out: both say where sources begin."
+      ]
     )
-
-  def of(
-    self,
-    name: str,
-    source: options_lib.SourceOptions,
-    opened: Sequence[stores.Store],
-  ) -> previous_run.PreviousRunSource | None:
-    """Returns the rows of a source that the previous run did not read.
-
-    Args:
-      name: The source's name.
-      source: Its options.
-      opened: Its stores in the first epoch.
-
-    Returns:
-      The remaining rows, or None if the source starts from its beginning.
-
-    Raises:
-      ConfigError: If the remaining tokens cannot be determined.
-    """
-    saved = self._sources.get(name)
-    if saved is None:
-      if self._sources:
-        logging.info("%s: %r begins anew: that run had none.", self._path, name)
-      return None
-    kinds = [row_kinds.ROW_KINDS[kind].options for kind in previous_run.PACKED]
-    if type(source.rows) not in kinds:
-      raise schema.ConfigError(
-        [
-          f"`{PATH}.sources.{name}.rows.kind` must be"
-          f" {' or '.join(map(repr, previous_run.PACKED))} with start_after,"
-          " which counts every token once, got one that gives tokens several"
-          " times. Give the source another name: it begins anew."
-        ]
-      )
-    remaining_rows = previous_run.PreviousRunSource(
-      name, saved, self._rows[name], opened, self._path
+  record = saved_states.find(run_dir)
+  if record is None or "resume_state" not in record:
+    got = "no checkpoint" if record is None else "a run in buckets"
+    raise schema.ConfigError(
+      [
+        f"`{path}` must be the work directory of a run in rows of one length,"
+        f" or one of its checkpoints, got {got} at {run_dir!r}. Correct the"
+        " path."
+      ]
     )
-    return None if remaining_rows.remaining is None else remaining_rows
+  previous = previous_run.PreviousRun(record, list(run.sources), path)
+  logging.info(
+    "%s: after step %d of the run at %s.", path, record["step"], run_dir
+  )
+  return previous
 
 
 def _is_remote(path: str) -> bool:
   try:
     return opening.open_storage(path).directory is None
   except stores.StoreError:
-    return False  # Whoever opens it says what is wrong.
+    return False  # Opening it raises a clear error.
 
 
 @contextlib.contextmanager
@@ -263,7 +201,8 @@ def _together(
     names: Of its sources.
 
   Yields:
-    Takes a function and its arguments, and returns what gives its result.
+    A function that takes a function and its arguments, and returns a function
+    that returns the result.
   """
   urls = [
     path
@@ -288,9 +227,9 @@ class _Rows:
   """The rows of a source before they are ordered.
 
   Attributes:
-    by_epoch: From the epoch from which on they are read.
+    by_epoch: The rows, by the first epoch that reads them.
     remaining: What `start_after` leaves of an epoch, or None.
-    after: What decides what remains, as JSON values.
+    after: What determines the remaining rows, as JSON values.
   """
 
   by_epoch: dict[int, row_source.RowSource]
@@ -302,7 +241,7 @@ def _rows_of(
   name: str,
   source: options_lib.SourceOptions,
   options: Any,
-  previous: _PreviousRun,
+  previous: previous_run.PreviousRun | None,
   unit: str | None,
 ) -> _Rows:
   """Opens the stores of a source and makes its rows.
@@ -320,7 +259,9 @@ def _rows_of(
     epoch: opened[: bisect.bisect_right(joined, epoch)]
     for epoch in sorted(set(joined))
   }
-  previous_rows = previous.of(name, source, present[min(present)])
+  previous_rows = previous and previous.of(
+    name, source.rows, present[min(present)], f"{PATH}.sources.{name}.rows"
+  )
   by_epoch = {
     epoch: _row_source(name, source, stores.as_one(members), options)
     for epoch, members in present.items()
@@ -334,7 +275,7 @@ def _rows_of(
   if not len(remaining):
     logging.warning(
       "%s.start_after: the %d tokens of %r that remain of the epoch make no"
-      " row: it begins anew.",
+      " row: the source starts from its beginning.",
       PATH,
       previous_rows.remaining.num_tokens,
       name,

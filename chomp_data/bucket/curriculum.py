@@ -29,9 +29,9 @@ import numpy as np
 
 from chomp_data.bucket import batch_list
 from chomp_data.bucket import batch_order
-from chomp_data.index import bracketed
 from chomp_data.index import hashing
 from chomp_data.index import ragged
+from chomp_data.mix import bracketed
 from chomp_data.mix import interleave
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import prefix_sums

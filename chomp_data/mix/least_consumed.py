@@ -26,8 +26,8 @@ from typing import Protocol
 
 import numpy as np
 
-from chomp_data.index import bracketed
 from chomp_data.index import hashing
+from chomp_data.mix import bracketed
 
 # Sums of units stay below this, so that their differences fit into int64.
 MOST_UNITS = 2**62

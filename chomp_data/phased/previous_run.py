@@ -38,6 +38,83 @@ _ANY_CACHE = 2**62
 _SAME_VERSION = "Use the version of chomp_data that wrote it."
 
 
+class PreviousRun:
+  """The rows of each source that a previous run has read."""
+
+  def __init__(
+    self, record: Mapping[str, Any], names: Sequence[str], path: str
+  ):
+    """Looks up the sources of that run.
+
+    Args:
+      record: The last state of that run, which has a `resume_state`.
+      names: The names of the sources of this run.
+      path: Dotted path of the option that names that run.
+
+    Raises:
+      ConfigError: If no source of that run has the name of one of this run.
+    """
+    self._path = path
+    saved = record["fingerprint"]
+    shared = {name: saved[name] for name in ("seed", "seq_len")}
+    self._rows: dict[str, int] = {
+      entry["spec"]: entry["row_offset"]
+      for entry in record["resume_state"]["datasets"]
+    }
+    self._sources: dict[str, dict[str, Any]] = {
+      name: {**source, **shared}
+      for name, source in saved["sources"].items()
+      if name in self._rows
+    }
+    if not self._sources.keys() & set(names):
+      raise schema.ConfigError(
+        [
+          f"`{path}` must be of a run with a source of the same name, got"
+          f" {', '.join(self._sources)}, here {', '.join(names)}. Use the same"
+          " names."
+        ]
+      )
+
+  def of(
+    self, name: str, rows: Any, opened: Sequence[stores.Store], path: str
+  ) -> "PreviousRunSource | None":
+    """Returns the rows of a source that the previous run did not read.
+
+    Args:
+      name: The name of the source.
+      rows: The options of its rows.
+      opened: Its stores in the first epoch.
+      path: Dotted path of the options.
+
+    Returns:
+      The remaining rows, or None if the source starts from its beginning.
+
+    Raises:
+      ConfigError: If the remaining tokens cannot be determined.
+    """
+    saved = self._sources.get(name)
+    if saved is None:
+      logging.info(
+        "%s: %r starts from its beginning: that run did not have it.",
+        self._path,
+        name,
+      )
+      return None
+    if type(rows) not in [row_kinds.ROW_KINDS[kind].options for kind in PACKED]:
+      raise schema.ConfigError(
+        [
+          f"`{path}.kind` must be {' or '.join(map(repr, PACKED))} with"
+          " start_after, which counts every token once, got one that gives"
+          " tokens several times. Give the source another name: it starts from"
+          " its beginning."
+        ]
+      )
+    remaining_rows = PreviousRunSource(
+      name, saved, self._rows[name], opened, self._path
+    )
+    return None if remaining_rows.remaining is None else remaining_rows
+
+
 class PreviousRunSource:
   """A source of a previous run, up to the row at which that run stopped.
 

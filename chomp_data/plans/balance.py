@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import balance
+from chomp_data.plans import dealing
 from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import row_costs
@@ -70,7 +70,7 @@ def shards_of(plan: plan_lib.Plan, step: int, shards: Shards | None) -> int:
     return 1
   bucket = plan.buckets[plan.at(step)[1]]
   count = shards.get(bucket.name, 1)
-  return count if balance.helps(bucket.batch_size, count) else 1
+  return count if dealing.helps(bucket.batch_size, count) else 1
 
 
 def order(
@@ -95,7 +95,7 @@ def order(
     ]
   )
   costs = row_costs.attention(spans, bucket.shape[0], trailing[spans.source])
-  return balance.deal(costs.reshape(-1, bucket.batch_size), shards)
+  return dealing.deal(costs.reshape(-1, bucket.batch_size), shards)
 
 
 def planned(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.index import balance
+from chomp_data.plans import dealing
 from tests import laws
 
 
@@ -30,14 +30,14 @@ def batches(draw):
 
 
 def test_the_example_of_the_module():
-  assert balance.deal(np.asarray([[9, 8, 4, 1]]), 2).tolist() == [[0, 3, 1, 2]]
+  assert dealing.deal(np.asarray([[9, 8, 4, 1]]), 2).tolist() == [[0, 3, 1, 2]]
 
 
 @laws.examples(100)
 @hypothesis.given(case=batches())
 def test_every_row_of_a_batch_has_one_place(case):
   costs, shards = case
-  found = balance.deal(costs, shards)
+  found = dealing.deal(costs, shards)
   every = np.broadcast_to(np.arange(costs.shape[1]), costs.shape)
   np.testing.assert_array_equal(np.sort(found, axis=1), every)
   # Within a shard rows stand as they are planned.
@@ -49,16 +49,16 @@ def test_every_row_of_a_batch_has_one_place(case):
 @hypothesis.given(case=batches())
 def test_a_batch_is_dealt_alike_whatever_is_dealt_beside_it(case):
   costs, shards = case
-  whole = balance.deal(costs, shards)
+  whole = dealing.deal(costs, shards)
   for own, one in zip(costs, whole, strict=True):
-    np.testing.assert_array_equal(balance.deal(own[None], shards)[0], one)
+    np.testing.assert_array_equal(dealing.deal(own[None], shards)[0], one)
 
 
 @laws.examples(50)
 @hypothesis.given(case=batches())
 def test_no_shard_is_slower_than_after_rounds_of_one_row(case):
   costs, shards = case
-  found = np.take_along_axis(costs, balance.deal(costs, shards), 1)
+  found = np.take_along_axis(costs, dealing.deal(costs, shards), 1)
   for own, dealt in zip(costs, found, strict=True):
     sums = np.zeros(shards, np.int64)
     rows = sorted(own.tolist(), reverse=True)
@@ -95,22 +95,22 @@ def test_no_deal_of_all_is_below_the_bound(spread, shape, seed):
   costs = np.random.default_rng(seed).normal(0, spread, (1, shards * rows))
   costs = np.exp(costs + 5).astype(np.int64)
   best = slowest_of_every_deal(costs[0].tolist(), shards)[0]
-  assert balance.bound(costs, shards)[0] <= best * (1 + 1e-12)
+  assert dealing.bound(costs, shards)[0] <= best * (1 + 1e-12)
 
 
 def test_the_bound_knows_that_costly_rows_have_the_cheapest_beside_them():
   # Shards of the three that cost 9 have six others, at best those below 4.
   costs = np.asarray([[9, 9, 9, 1, 1, 2, 2, 3, 3, 4, 4, 4]])
-  np.testing.assert_allclose(balance.bound(costs, 4), [13])
+  np.testing.assert_allclose(dealing.bound(costs, 4), [13])
   assert slowest_of_every_deal(costs[0].tolist(), 4)[0] == 13
-  assert slowest(costs[:, balance.deal(costs, 4)[0]], 4) == 13 / 12.75
+  assert slowest(costs[:, dealing.deal(costs, 4)[0]], 4) == 13 / 12.75
 
 
 def test_the_rows_of_two_shards_are_dealt_in_the_best_of_all_ways():
   rng = np.random.default_rng(0)
   costs = np.exp(rng.normal(9, 1, (40, 8))).astype(np.int64)
-  found = np.take_along_axis(costs, balance.deal(costs, 2), 1)
-  least = balance.bound(costs, 2)
+  found = np.take_along_axis(costs, dealing.deal(costs, 2), 1)
+  least = dealing.bound(costs, 2)
   for own, dealt, bound in zip(costs, found, least, strict=True):
     best = slowest_of_every_deal(own.tolist(), 2)[0]
     found_best = dealt.reshape(2, 4).sum(axis=1).max()
@@ -120,7 +120,7 @@ def test_the_rows_of_two_shards_are_dealt_in_the_best_of_all_ways():
 @pytest.mark.parametrize("shards", [1, 12])
 def test_rows_stay_where_nothing_can_be_gained(shards):
   costs = np.random.default_rng(0).integers(0, 100, (3, 12))
-  found = balance.deal(costs, shards)
+  found = dealing.deal(costs, shards)
   np.testing.assert_array_equal(found, np.broadcast_to(np.arange(12), (3, 12)))
 
 
@@ -144,7 +144,7 @@ def test_shards_of_four_lognormal_packed_rows_are_within_five_percent(
   rng.shuffle(costs)
   size = 4 * shards
   costs = costs[: len(costs) // size * size].reshape(-1, size)
-  dealt = np.take_along_axis(costs, balance.deal(costs, shards), 1)
+  dealt = np.take_along_axis(costs, dealing.deal(costs, shards), 1)
   assert slowest(costs, shards).mean() > 1.25
   assert slowest(dealt, shards).mean() <= 1.05
 
@@ -156,7 +156,7 @@ def test_long_documents_have_the_short_ones_of_a_batch_beside_them(shards):
   costs = np.minimum(np.exp(rng.normal(0, 0.6, (32, 4 * shards))), 5.2)
   costs[rng.random(costs.shape) < 0.08] = 5.2
   costs = (costs * 1e6).astype(np.int64)
-  dealt = np.take_along_axis(costs, balance.deal(costs, shards), 1)
-  least = balance.bound(costs, shards) / costs.sum(axis=1) * shards
+  dealt = np.take_along_axis(costs, dealing.deal(costs, shards), 1)
+  least = dealing.bound(costs, shards) / costs.sum(axis=1) * shards
   assert least.mean() > 1.05
   assert slowest(dealt, shards).mean() <= 1.03 * least.mean()
