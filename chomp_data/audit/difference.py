@@ -45,7 +45,16 @@ _NOT_OF_SPANS = re.compile(
   r"|.*_token_id|document_slots|eos_before_document)"
 )
 
-_VALUES = ("row", "start", "length", "column", "segment", "bos", "eos", "gone")
+_VALUES = (
+  "row",
+  "start",
+  "length",
+  "column",
+  "segment",
+  "bos",
+  "eos",
+  "masked",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -349,7 +358,7 @@ class _Spans:
       values = []
       for own in (a, b):
         value = getattr(own, name, None)
-        # What a plan does not tell is False: none was added, none is gone.
+        # A missing array is False: no token was added, and no span masked.
         values.append(
           np.zeros(count, np.int64) if value is None else value[:count]
         )

@@ -54,8 +54,10 @@ def step_records(
       continue
     spans = pipe.plan(step)
     ids = naming.ids_of(pipe, spans)
-    gone = np.zeros(len(spans), np.bool_) if spans.gone is None else spans.gone
-    for row, source, document, own, start, length, column, lost in zip(
+    masked = spans.masked
+    if masked is None:
+      masked = np.zeros(len(spans), np.bool_)
+    for row, source, document, own, start, length, column, is_masked in zip(
       spans.row.tolist(),
       spans.source.tolist(),
       spans.document.tolist(),
@@ -63,7 +65,7 @@ def step_records(
       spans.start.tolist(),
       spans.length.tolist(),
       spans.column.tolist(),
-      gone.tolist(),
+      masked.tolist(),
       strict=True,
     ):
       yield {
@@ -75,8 +77,8 @@ def step_records(
         "start": start,
         "length": length,
         "column": column,
-        # Filler now: not read, and no visit.
-        **({"gone": True} if lost else {}),
+        # Padding now: not read, and no visit.
+        **({"gone": True} if is_masked else {}),
       }
 
 

@@ -163,13 +163,13 @@ def _counted(out, first, last, origin):
   "i4[::1], i4[:, ::1], i4[:, ::1], i4[:, ::1], b1[:, ::1])"
 )
 def placed(
-  row, column, length, segment, gone, bos, eos, trailing, by_segment, ids,
+  row, column, length, segment, masked, bos, eos, trailing, by_segment, ids,
   tokens, segment_ids, positions, loss_mask,
 ):  # fmt: skip
   """Makes the fields of rows as `row_layout.placed`, in one pass.
 
   Positions of `tokens` where tokens of the store are copied later stay unset.
-  The first seven arguments are of spans, `row` ascending; the flags `gone`,
+  The first seven arguments are of spans, `row` ascending; the flags `masked`,
   `bos` and `eos` are empty where no span has them. `ids` are the tokens of
   padding, left of a shifted document, of BOS and of EOS. The last four are
   fields [num_rows, seq_len], which are written.
@@ -199,7 +199,7 @@ def placed(
         last_segment = segment[i]
       last_of_row = i + 1 == len(row) or row[i + 1] != r
       at = seq_len if trailing and last_of_row else end
-      live = len(gone) == 0 or not gone[i]
+      live = len(masked) == 0 or not masked[i]
       if not live:
         _filled(grid, begin, end, filler)
       else:

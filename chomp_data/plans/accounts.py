@@ -362,11 +362,14 @@ class Accounts:
       return problems
     self.forget()
     # Removed tokens are taken from the state: to count them again takes long.
-    removed, gone = None, record.get("gone")
-    if gone:
+    removed, removed_units = None, record.get("gone")
+    if removed_units:
       removed = np.asarray(
         [
-          [gone.get(name, {}).get(unit, 0) for unit in ledger_lib.UNITS]
+          [
+            removed_units.get(name, {}).get(unit, 0)
+            for unit in ledger_lib.UNITS
+          ]
           for name in positions
         ],
         np.int64,

@@ -125,7 +125,7 @@ class BatchesPlan(plan_lib.Plan):
     if planned.spans is None:
       return planned
     steps = np.full(planned.spans.num_rows, step)
-    spans = self.tombstones.without(planned.spans, steps)
+    spans = self.tombstones.mask(planned.spans, steps)
     return dataclasses.replace(planned, spans=spans)
 
   def planned_samples(

@@ -84,7 +84,7 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
     name: dict(zip(buckets, by_bucket, strict=True))
     for name, by_bucket in zip(
       plan.source_names,
-      without_skipped(plan, step, counts).tolist(),
+      minus_skipped(plan, step, counts).tolist(),
       strict=True,
     )
   }
@@ -107,7 +107,7 @@ def data_steps(plan: plan_lib.Plan, step: int) -> Iterator[tuple[int, int]]:
   yield from zip(firsts, ends, strict=True)
 
 
-def without_skipped(
+def minus_skipped(
   plan: plan_lib.Plan, step: int, count: Callable[[int], np.ndarray]
 ) -> np.ndarray:
   """Returns what the steps before one hold, without that of skipped ones.

@@ -48,7 +48,7 @@ _KEYS = {
 }
 
 # The low bits of `flags`; the segment is in the bits above them.
-_FLAGS = ("bos", "eos", "gone")
+_FLAGS = ("bos", "eos", "masked")
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

@@ -86,7 +86,7 @@ class Counter:
     units = np.zeros((num_units, count, num_sources), np.int64)
     if spans is not None:
       self._sum(spans.live(), step, units[:2])
-      if spans.gone is not None:
+      if spans.masked is not None:
         self._sum(tombstones.whole(spans), step, units[2:])
         units[2:] -= units[:2]
     columns = np.concatenate([rows.reshape(count, -1), *units], axis=1)

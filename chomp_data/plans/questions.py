@@ -41,7 +41,7 @@ class Questions(abc.ABC):
     Args:
       step: At most the number of steps of the run.
     """
-    batches = consumption.without_skipped(self.plan, step, self.batches)
+    batches = consumption.minus_skipped(self.plan, step, self.batches)
     return {
       bucket.name: count * bucket.batch_size
       for bucket, count in zip(self.plan.buckets, batches.tolist(), strict=True)

@@ -157,7 +157,7 @@ class RowsPlan(plan_lib.Plan):
   ) -> plan_lib.Planned:
     """Plans steps without reading a token; `read` needs no more."""
     steps = range(first_step, first_step + count * stride, stride)
-    spans = self.tombstones.without(*self._whole(steps, rows))
+    spans = self.tombstones.mask(*self._whole(steps, rows))
     return plan_lib.Planned(spans, self.at(first_step)[1])
 
   def group(self, step: int, most: int) -> tuple[int, int]:

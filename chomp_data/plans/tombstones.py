@@ -25,7 +25,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.rows import spans as spans_lib
-from chomp_data.rows import tombstones as gone_lib
+from chomp_data.rows import tombstones as tombstones_lib
 
 _FIELDS = ("source", "document", "start", "length")
 
@@ -37,7 +37,7 @@ _SpansBySource = dict[str, np.ndarray]
 
 # By source number, the tokens that are removed from a data step on, with those
 # of all levels before, and int64[N], the documents that are removed as a whole.
-_Level = dict[int, tuple[gone_lib.Gone, np.ndarray]]
+_Level = dict[int, tuple[tombstones_lib.RemovedTokens, np.ndarray]]
 
 
 class Tombstones:
@@ -121,7 +121,7 @@ class Tombstones:
     """Returns a line for each file."""
     return list(self._lines)
 
-  def without(
+  def mask(
     self, spans: spans_lib.Spans, data_steps: np.ndarray
   ) -> spans_lib.Spans:
     """Returns a plan in which removed tokens are masked.
@@ -132,7 +132,7 @@ class Tombstones:
 
     Returns:
       The plan with each removed range as a separate span, marked in
-      `Spans.gone`.
+      `Spans.masked`.
     """
     if not self._steps or not len(data_steps):
       return spans
@@ -145,7 +145,7 @@ class Tombstones:
       part = spans if high - low == len(level) else spans.rows(low, high)
       if level[low]:
         removed = self._levels[int(level[low]) - 1]
-        part = gone_lib.without(
+        part = tombstones_lib.masked(
           part, {number: ranges for number, (ranges, _) in removed.items()}
         )
       parts.append(part)
@@ -344,13 +344,13 @@ def _merged(spans: np.ndarray) -> np.ndarray:
 
 def _removed(
   spans: np.ndarray, store: stores.Store
-) -> tuple[gone_lib.Gone, np.ndarray]:
+) -> tuple[tombstones_lib.RemovedTokens, np.ndarray]:
   """Returns the removed tokens, and the documents that are removed entirely."""
   document, start, length = spans.T
   has_tokens = length > 0
   first_position, num_tokens = store.bounds(document)
   first_position = first_position + start
-  ranges = gone_lib.Gone(
+  ranges = tombstones_lib.RemovedTokens(
     document[has_tokens],
     first_position[has_tokens],
     (first_position + length)[has_tokens],

@@ -28,8 +28,8 @@ def attention(
     return np.zeros(spans.num_rows, np.int64)
   _, is_last = ragged.run_edges(spans.row)
   length = np.where(is_last & trailing, seq_len - spans.column, spans.length)
-  if spans.gone is not None:
-    length[spans.gone] = 0
+  if spans.masked is not None:
+    length[spans.masked] = 0
   segment_begin = np.flatnonzero(ragged.run_edges(spans.row, spans.segment)[0])
   lengths = np.add.reduceat(length, segment_begin)
   # At most seq_len ** 2 a row: far below 2**53, where float64 is exact.

@@ -86,7 +86,7 @@ def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     compiled.flat(spans.column, np.int64),
     compiled.flat(spans.length, np.int64),
     compiled.flat(spans.segment, np.int32),
-    _flags(spans.gone),
+    _flags(spans.masked),
     _flags(None if layout.bos_id is None else spans.bos),
     _flags(None if layout.eos_id is None else spans.eos),
     layout.trailing_filler_in_segment,
@@ -204,9 +204,9 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     _, is_last = ragged.run_edges(spans.row)
     segment_end = np.where(is_last, (spans.row + 1) * seq_len, end)
   segment_begin = begin
-  if spans.gone is not None:
-    segments = segments * ~spans.gone
-    live = np.flatnonzero(~spans.gone)
+  if spans.masked is not None:
+    segments = segments * ~spans.masked
+    live = np.flatnonzero(~spans.masked)
     begin, end = begin[live], end[live]
   columns = np.arange(seq_len, dtype=np.int32)
   if layout.positions == "segment":

@@ -40,7 +40,7 @@ class Spans:
     eos: bool[N], whether the span ends with an added EOS; None if none does.
     following: int8[N], what follows the span in its document: nothing (0), a
       token of the store (1) or an added EOS (2); None if unknown.
-    gone: bool[N], whether the span is masked: padding takes its place and its
+    masked: bool[N], whether the span is masked: padding takes its place and its
       tokens are not read. None if none is masked.
   """
 
@@ -56,7 +56,7 @@ class Spans:
   bos: np.ndarray | None = None
   eos: np.ndarray | None = None
   following: np.ndarray | None = None
-  gone: np.ndarray | None = None
+  masked: np.ndarray | None = None
 
   def __post_init__(self) -> None:
     """Checks that all arrays have one shape; takes about a microsecond.
@@ -75,7 +75,7 @@ class Spans:
         self.column.shape,
         self.segment.shape,
       }
-      for values in (self.bos, self.eos, self.following, self.gone):
+      for values in (self.bos, self.eos, self.following, self.masked):
         if values is not None:
           shapes.add(values.shape)
     except AttributeError:
@@ -126,7 +126,7 @@ class Spans:
       bos=None if self.bos is None else self.bos[cut],
       eos=None if self.eos is None else self.eos[cut],
       following=None if self.following is None else self.following[cut],
-      gone=None if self.gone is None else self.gone[cut],
+      masked=None if self.masked is None else self.masked[cut],
     )
 
   def take(self, pick: np.ndarray, row: np.ndarray, num_rows: int) -> "Spans":
@@ -160,11 +160,11 @@ class Spans:
 
   def live(self) -> "Spans":
     """Returns the spans that are not masked."""
-    if self.gone is None:
+    if self.masked is None:
       return self
-    pick = np.flatnonzero(~self.gone)
+    pick = np.flatnonzero(~self.masked)
     live = self.take(pick, self.row[pick], self.num_rows)
-    return dataclasses.replace(live, gone=None)
+    return dataclasses.replace(live, masked=None)
 
   def in_columns(self, low: int, high: int) -> "Spans":
     """Returns the parts of spans in columns low .. high - 1.
@@ -237,9 +237,9 @@ class Spans:
       return documents
     first_of_document, _ = ragged.run_edges(self.row, self.document)
     document = self.document[first_of_document]
-    if self.gone is not None:
+    if self.masked is not None:
       number = np.cumsum(first_of_document) - 1
-      live = np.bincount(number, ~self.gone)
+      live = np.bincount(number, ~self.masked)
       document = np.where(live > 0, document, -1)
     row = self.row[first_of_document]
     starts = np.searchsorted(row, row, side="left")
@@ -255,7 +255,7 @@ _VALUES = tuple(
   for field in dataclasses.fields(Spans)
   if field.name not in ("num_rows", "row")
 )
-_OPTIONAL = ("bos", "eos", "following", "gone")
+_OPTIONAL = ("bos", "eos", "following", "masked")
 
 
 def of_parts(

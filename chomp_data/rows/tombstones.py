@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks removed tokens in plans, so that they are not read.
 
-Removed tokens stay in a plan as separate spans, marked in `Spans.gone`, because
+Removed tokens stay in a plan as separate spans, marked in `Spans.masked`, because
 the columns, segments and order of all other spans depend on them. NumPy only.
 """
 
@@ -19,7 +19,7 @@ _FAR = np.asarray([2**62])
 
 
 @dataclasses.dataclass(frozen=True)
-class Gone:
+class RemovedTokens:
   """The removed tokens of one store.
 
   An added BOS is removed with the first token of its document, an added EOS
@@ -38,8 +38,8 @@ class Gone:
   whole: np.ndarray
 
 
-def without(
-  spans: spans_lib.Spans, removed: Mapping[int, Gone]
+def masked(
+  spans: spans_lib.Spans, removed: Mapping[int, RemovedTokens]
 ) -> spans_lib.Spans:
   """Splits spans so that each is either live or masked as a whole.
 
@@ -62,7 +62,7 @@ def without(
     part = spans
     if len(pick) < len(spans):
       part = spans.take(pick, spans.row[pick], spans.num_rows)
-    live = _without(part, removed[number]) if number in removed else part
+    live = _masked(part, removed[number]) if number in removed else part
     changed |= live is not part
     parts.append(live)
   if not changed:
@@ -81,8 +81,8 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
   2 live, 2 masked, 2 live of one span
   -> a span of 6 tokens
   """
-  if spans.gone is None or not len(spans):
-    return dataclasses.replace(spans, gone=None, following=None)
+  if spans.masked is None or not len(spans):
+    return dataclasses.replace(spans, masked=None, following=None)
   # Two parts of a rolled document share a segment, but are not consecutive.
   opens, _ = ragged.run_edges(spans.row, spans.document, spans.segment)
   end = spans.offset + spans.stored()[0]
@@ -95,11 +95,11 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
     length=np.add.reduceat(spans.length, first_part),
     eos=None if spans.eos is None else spans.eos[last_part],
     following=None,
-    gone=None,
+    masked=None,
   )
 
 
-def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
+def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   """Splits and masks the spans of one source.
 
   Args:
@@ -157,12 +157,12 @@ def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
     bos=bos,
     eos=eos,
     following=following,
-    gone=is_masked if is_masked.any() else None,
+    masked=is_masked if is_masked.any() else None,
   )
 
 
 def _masked_added(
-  spans: spans_lib.Spans, removed: Gone, length: np.ndarray
+  spans: spans_lib.Spans, removed: RemovedTokens, length: np.ndarray
 ) -> np.ndarray:
   """Returns bool[N], masked spans that have only added tokens."""
   bare = np.zeros(len(spans), np.bool_)
@@ -179,7 +179,7 @@ def _masked_added(
 
 
 def _following(
-  spans: spans_lib.Spans, removed: Gone, end: np.ndarray
+  spans: spans_lib.Spans, removed: RemovedTokens, end: np.ndarray
 ) -> np.ndarray | None:
   """Returns `Spans.following`, 0 where the next token is removed."""
   if spans.following is None:
@@ -194,7 +194,7 @@ def _following(
 
 
 def _holds(
-  removed: Gone, document: np.ndarray, position: np.ndarray
+  removed: RemovedTokens, document: np.ndarray, position: np.ndarray
 ) -> np.ndarray:
   """Returns bool[N], whether the tokens at positions are removed."""
   index = np.searchsorted(removed.begin, position, side="right") - 1

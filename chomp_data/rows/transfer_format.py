@@ -41,7 +41,7 @@ class TransferFormat:
     seq_len: Positions of a row.
     wide: Whether tokens need 32 bits.
     restarts: Whether positions may restart with each segment.
-    gone: Whether spans may be masked.
+    masks_spans: Whether spans may be masked.
     extra: The optional fields: 'attention_mask', 'next_token', 'loss_weight',
       'label_weight'.
     document_slots: Documents of `document_id`; 0 if there is no such field.
@@ -51,7 +51,7 @@ class TransferFormat:
   seq_len: int
   wide: bool = False
   restarts: bool = False
-  gone: bool = False
+  masks_spans: bool = False
   extra: frozenset[str] = frozenset()
   document_slots: int = 0
   mixed: bool = False
@@ -65,7 +65,7 @@ class TransferFormat:
     `attention_mask`.
     """
     names = ["opens", "segment", "trained"]
-    if self.gone and self.restarts:
+    if self.masks_spans and self.restarts:
       names.append("inside")
     if "attention_mask" in self.extra:
       names.append("real")
@@ -229,8 +229,8 @@ def _patterns(
     "inside": row_layout.covered(begin, segment_end, size),
   }
   bits["segment"] = bits["inside"]
-  if spans.gone is not None:
-    live = np.flatnonzero(~spans.gone)
+  if spans.masked is not None:
+    live = np.flatnonzero(~spans.masked)
     begin, end, segment_end = begin[live], end[live], segment_end[live]
     bits["segment"] = row_layout.covered(begin, segment_end, size)
   if "real" in row_format.bits:

@@ -23,7 +23,7 @@ def format_of(
   sources: Iterable[row_reading.Readable],
   extra: Collection[str] = (),
   document_slots: int = 0,
-  gone: bool = False,
+  masks_spans: bool = False,
 ) -> transfer_format.TransferFormat:
   """Returns the transfer format of rows, one for all sources of a run.
 
@@ -31,7 +31,7 @@ def format_of(
     sources: All sources of the rows.
     extra: The optional fields that are sent, such as "attention_mask".
     document_slots: Documents of a row in `document_id`; 0 sends none.
-    gone: Whether spans may be masked.
+    masks_spans: Whether spans may be masked.
   """
   sources = list(sources)
   layouts = [source.layout for source in sources]
@@ -50,7 +50,7 @@ def format_of(
     wide=transfer_format.is_wide(ids)
     or any(source.store.opened.token_dtype.itemsize > 2 for source in sources),
     restarts=any(layout.positions == "segment" for layout in layouts),
-    gone=gone,
+    masks_spans=masks_spans,
     extra=frozenset(extra),
     document_slots=document_slots,
     mixed=len(set(layouts)) > 1,

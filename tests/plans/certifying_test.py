@@ -143,7 +143,7 @@ def test_dealing_rows_to_shards_changes_no_sum(kinds):
 # A field of spans, and whether it is a truth value.
 CHANGES = {
   **dict.fromkeys(("document", "start", "length", "column", "segment"), False),
-  **dict.fromkeys(("bos", "eos", "gone"), True),
+  **dict.fromkeys(("bos", "eos", "masked"), True),
 }
 
 

@@ -254,7 +254,7 @@ def assert_marked(pipe, plain, files, steps):
     assert np.array_equal(own.row_source(), spans.row_source())
     found = {row: set() for row in lost}
     for i in range(len(own)):
-      if own.gone is not None and own.gone[i]:
+      if own.masked is not None and own.masked[i]:
         low = int(own.column[i])
         found[int(own.row[i])] |= set(range(low, low + int(own.length[i])))
     assert found == lost
@@ -608,4 +608,4 @@ def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
   assert len(visits.visits(endless, "b", 3, count=10**6)) < 10
   records = list(tracing.step_records(pipe, 2, steps))
   gone = [own for own in records if own.get("gone")]
-  assert len(gone) == int(np.sum(pipe.plan(2, steps - 2).gone))
+  assert len(gone) == int(np.sum(pipe.plan(2, steps - 2).masked))

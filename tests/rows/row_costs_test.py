@@ -29,7 +29,7 @@ def test_attention_costs_the_squared_segments_of_the_mask(case, trailing, data):
     gone = data.draw(
       st.lists(st.booleans(), min_size=len(spans), max_size=len(spans))
     )
-    spans = dataclasses.replace(spans, gone=np.asarray(gone, np.bool_))
+    spans = dataclasses.replace(spans, masked=np.asarray(gone, np.bool_))
   layout = row_layout.RowLayout(seq_len, 9, trailing)
   segment_ids = row_layout.span_fields(spans, layout)["segment_ids"]
   wanted = [

@@ -32,7 +32,7 @@ def planned_rows(draw):
   spans = row_layout_test.plan(rows)
   gone = draw(st.lists(st.booleans(), min_size=len(spans), max_size=len(spans)))
   if any(gone):
-    spans = dataclasses.replace(spans, gone=np.asarray(gone))
+    spans = dataclasses.replace(spans, masked=np.asarray(gone))
   return seq_len, spans
 
 
@@ -96,7 +96,7 @@ def test_fields_are_those_of_the_host(
     seq_len,
     wide=wide,
     restarts=positions == "segment" or data.draw(st.booleans()),
-    gone=spans.gone is not None or data.draw(st.booleans()),
+    masks_spans=spans.masked is not None or data.draw(st.booleans()),
     extra=extra,
     document_slots=slots,
   )

@@ -31,7 +31,7 @@ MOST_PICTURES = 64
 # nor those of which that takes long.
 _MOST_TRACED = 64
 _MOST_TRACE_S = 0.05
-_FLAGS = {"bos": 1, "eos": 2, "gone": 4}
+_FLAGS = {"bos": 1, "eos": 2, "masked": 4}
 
 
 def gathered(

@@ -71,7 +71,7 @@ def spans_by_row(
       where = getattr(spans, added)
       if where is not None and where[i]:
         span[added] = 1
-    if spans.gone is not None and spans.gone[i]:
+    if spans.masked is not None and spans.masked[i]:
       span["gone"] = True
     rows[row].append(span)
   return rows
