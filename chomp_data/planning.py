@@ -371,7 +371,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       seed=options.seed,
       steps=steps,
       epochs=options.epochs,
-      own_weights=run.weights,
+      source_weights=run.weights,
       max_epochs={n: source.max_epochs for n, source in run.sources.items()},
       path=f"{PATH}.mix",
     )

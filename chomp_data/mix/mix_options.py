@@ -226,12 +226,12 @@ class MixFields(schema.Options):
     return epochs or self.policy.passes
 
   def all_stages(
-    self, own_weights: Mapping[str, float | None]
+    self, source_weights: Mapping[str, float | None]
   ) -> list[tuple[int, dict[str, fractions.Fraction]]]:
     """Returns every stage from step 0 on, with exact weights.
 
     Args:
-      own_weights: `sources.<name>.weight` of every source.
+      source_weights: `sources.<name>.weight` of every source.
     """
     first = dict(self.weights) if self.weights else None
     stages: list[tuple[int, Weights]] = list(self.stages or ())
@@ -239,7 +239,7 @@ class MixFields(schema.Options):
       if first is None:
         first = {
           name: 1 if weight is None else weight
-          for name, weight in own_weights.items()
+          for name, weight in source_weights.items()
         }
       stages.insert(0, (0, tuple(first.items())))
     return [
@@ -248,13 +248,13 @@ class MixFields(schema.Options):
     ]
 
   def problems(
-    self, path: str, own_weights: Mapping[str, float | None]
+    self, path: str, source_weights: Mapping[str, float | None]
   ) -> list[str]:
     """Returns a line for each conflict between weights, stages and sources.
 
     Args:
       path: Dotted path of the section.
-      own_weights: `sources.<name>.weight` of every source.
+      source_weights: `sources.<name>.weight` of every source.
     """
     later: list[tuple[int, Weights]] = list(self.stages or ())
     problems = weight_problems(f"{path}.weights", self.weights or ())
@@ -265,7 +265,7 @@ class MixFields(schema.Options):
         f"`{path}.weights` must be None where stages begin at step 0, got"
         f" {dict(self.weights)}. Unset one of them."
       )
-    weighted = [n for n, weight in own_weights.items() if weight is not None]
+    weighted = [n for n, weight in source_weights.items() if weight is not None]
     if weighted and (self.weights is not None or starts):
       problems.append(
         f"`{path}.{'stages' if starts else 'weights'}` must not be set beside"
@@ -277,20 +277,20 @@ class MixFields(schema.Options):
       (f"stages[{i}]", weights) for i, (_, weights) in enumerate(later)
     ]
     for name, weights in stages:
-      unknown = sorted({source for source, _ in weights} - set(own_weights))
+      unknown = sorted({source for source, _ in weights} - set(source_weights))
       if unknown:
         problems.append(
           f"`{path}.{name}` must name declared sources, got"
           f" {', '.join(map(repr, unknown))}; declared are"
-          f" {', '.join(sorted(own_weights))}. Declare it under"
+          f" {', '.join(sorted(source_weights))}. Declare it under"
           " config.data.sources, or correct the name."
           + "".join(
-            schema.did_you_mean(name_, own_weights) for name_ in unknown
+            schema.did_you_mean(name_, source_weights) for name_ in unknown
           )
         )
     if (self.weights is not None or starts) and not problems:
       used = {source for _, weights in stages for source, _ in weights}
-      idle = sorted(set(own_weights) - used)
+      idle = sorted(set(source_weights) - used)
       if idle:
         problems.append(
           f"`{path}.{'stages' if starts else 'weights'}` must weigh every"

@@ -84,7 +84,7 @@ class MixtureSource:
     global_batch_size=schema.optional(schema.integer(1)),
     epochs=schema.optional(schema.integer(1)),
     steps=schema.optional(schema.instance("`Steps` of a run", steps_lib.Steps)),
-    own_weights=schema.optional(schema.mapping()),
+    source_weights=schema.optional(schema.mapping()),
     max_epochs=schema.optional(schema.mapping()),
     path=schema.text(),
   )
@@ -97,7 +97,7 @@ class MixtureSource:
     global_batch_size: int | None = None,
     epochs: int | None = None,
     steps: steps_lib.Steps | None = None,
-    own_weights: Mapping[str, float | None] | None = None,
+    source_weights: Mapping[str, float | None] | None = None,
     max_epochs: Mapping[str, int | None] | None = None,
     path: str = "mix",
   ):
@@ -113,7 +113,7 @@ class MixtureSource:
         end, and such a mix has no length.
       steps: Which rows each step has, instead of `global_batch_size`. Only for
         runs whose options were checked.
-      own_weights: Weights of single sources, if the options have none.
+      source_weights: Weights of single sources, if the options have none.
       max_epochs: Passes over single sources.
       path: Dotted path of the options, for messages.
 
@@ -124,14 +124,14 @@ class MixtureSource:
     """
     self.name = "mix"
     self._path = path
-    own_weights = dict.fromkeys(parts) | dict(own_weights or {})
+    source_weights = dict.fromkeys(parts) | dict(source_weights or {})
     if steps is None:
-      steps = _steps_of(parts, options, own_weights, global_batch_size, path)
+      steps = _steps_of(parts, options, source_weights, global_batch_size, path)
     self.options = options
     self._steps = steps
     self._seed, self._epochs = seed, epochs
     self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = (
-      options.all_stages(own_weights)
+      options.all_stages(source_weights)
     )
     names = mix_options.in_order_of_joining(parts, self.stages)
     self.parts: dict[str, row_source.RowSource] = {
@@ -603,7 +603,7 @@ class MixtureSource:
 def _steps_of(
   parts: Mapping[str, row_source.RowSource],
   options: MixOptions,
-  own_weights: Mapping[str, float | None],
+  source_weights: Mapping[str, float | None],
   global_batch_size: int | None,
   path: str,
 ) -> steps_lib.Steps:
@@ -612,10 +612,10 @@ def _steps_of(
   Raises:
     ConfigError: If arguments do not fit each other; all of them are listed.
   """
-  problems = options.problems(path, own_weights)
+  problems = options.problems(path, source_weights)
   problems += mix_options.weight_problems(
-    "own_weights",
-    tuple((n, own) for n, own in own_weights.items() if own is not None),
+    "source_weights",
+    tuple((n, own) for n, own in source_weights.items() if own is not None),
   )
   lengths = {name: part.seq_len for name, part in parts.items()}
   if len(set(lengths.values())) > 1:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks removed tokens in plans, so that they are not read.
 
-Removed tokens stay in a plan as separate spans, marked in `Spans.masked`, because
-the columns, segments and order of all other spans depend on them. NumPy only.
+Removed tokens stay in a plan as separate spans, marked in `Spans.masked`,
+because the columns, segments and order of all other spans depend on them. NumPy
+only.
 """
 
 from collections.abc import Mapping

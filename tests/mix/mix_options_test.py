@@ -25,10 +25,10 @@ def read(**fields):
   return options
 
 
-def problems(own_weights=("a", "b"), **fields):
-  if not isinstance(own_weights, dict):
-    own_weights = dict.fromkeys(own_weights)
-  return read(**fields).problems(PATH, own_weights)
+def problems(source_weights=("a", "b"), **fields):
+  if not isinstance(source_weights, dict):
+    source_weights = dict.fromkeys(source_weights)
+  return read(**fields).problems(PATH, source_weights)
 
 
 def test_the_kind_decides_the_unit_unless_one_is_given():
