@@ -288,7 +288,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._certified: list[certificate_lib.Segment] = []
     # How many checkpoints were saved, and how often the step was set.
     self._saves = self._moves = 0
-    # What workers tell that are at work, and what those before them have read.
+    # The counts of the current workers, and the sums of those before them.
     self._worker_reads: tuple[handover.Board | None, list[int]] = (None, [])
 
   @property
@@ -505,7 +505,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _state(self) -> Callable[[], bytes]:
     """Returns what gives the state of now, in any thread and at any time."""
-    # Of one step, though another thread may go on.
+    # All of one step, although another thread may change it.
     step, certified = self._certificate.now(self._input_digest())
     fingerprint = self._fingerprint
     recorded: Callable[[], dict[str, Any]] = dict

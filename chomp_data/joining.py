@@ -104,8 +104,8 @@ def _resized(
     sizes = steps.sizes
     if changes:
       logging.warning(
-        "steps have %d rows from step %d on, and %d before: the run goes on at"
-        " row %d, so that none is lost and none comes twice",
+        "steps have %d rows from step %d on, and %d before: the run continues"
+        " at row %d; no row is lost or repeated",
         size,
         step,
         past[-1][1],

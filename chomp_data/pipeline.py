@@ -45,8 +45,8 @@ from chomp_data.transforms import applying
 # Paths that a line of the summary names.
 _SHOWN = 3
 
-# Rows of a global batch that are meant: of each bucket by its name, or of the
-# one bucket that there is; None is all.
+# Selected rows of a global batch: of each bucket by its name, or of the only
+# bucket; None is all.
 Rows = np.ndarray | Mapping[str, np.ndarray] | None
 
 
@@ -123,12 +123,12 @@ class Pipeline:
       logging.warning("%s", line)
 
   def _warnings(self) -> Iterator[str]:
-    """Yields what a user may not have meant, a sentence each.
+    """Yields warnings about options that were probably not intended.
 
     Raises:
       ConfigError: If `balance_shards` does not divide the rows of a step.
     """
-    # Checks that they divide the rows of all steps.
+    # Checks that `balance_shards` divides the rows of all steps.
     balance_lib.dealt_shards(self.run_options.data, self.buckets)
     if balance_lib.is_asked(self.run_options.data):
       for name, source in self.run_options.sources.items():
@@ -146,7 +146,7 @@ class Pipeline:
 
   @property
   def num_steps(self) -> int | None:
-    """Steps of the run, or None where it goes on for ever."""
+    """Steps of the run, or None if it has no end."""
     return self.run_plan.num_steps
 
   @property
@@ -194,7 +194,7 @@ class Pipeline:
 
   @functools.cached_property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides every batch, as JSON values.
+    """Options and data that determine every batch, as JSON values.
 
     Left out: paths, workers, processes, prefetch, and the order of keys.
     """
@@ -236,9 +236,10 @@ class Pipeline:
   def row_order(
     self, step: int, shards: balance_lib.Shards | None = None
   ) -> np.ndarray:
-    """Returns where the rows of a step stand on devices; reads no token.
+    """Returns the planned row at each place of a step's batch on devices.
 
-    A placement: `plan`, `canonical` and `batch` know nothing of it.
+    Reads no token. It affects placement only: `plan`, `canonical` and `batch`
+    return rows in their planned order.
 
     Args:
       step: The step.
@@ -358,7 +359,7 @@ class Pipeline:
     )
 
   def describe(self) -> str:
-    """Returns the run's summary for the log: the shapes that will come."""
+    """Returns the run's summary for the log: the shapes of batches first."""
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes, *lines = answers.of(self.run_plan).describe()
     options = self.run_options.data

@@ -175,7 +175,7 @@ def placed(
   fields [num_rows, seq_len], which are written.
   """
   num_rows, seq_len = segment_ids.shape
-  filler, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]
+  padding, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]
   i = 0
   for r in range(num_rows):
     grid, segments = tokens[r], segment_ids[r]
@@ -187,7 +187,7 @@ def placed(
     last_segment = -1
     while i < len(row) and row[i] == r:
       begin, end = column[i], column[i] + length[i]
-      _filled(grid, at, begin, filler)
+      _filled(grid, at, begin, padding)
       _filled(segments, at, begin, 0)
       _filled(mask, at, begin, False)
       if by_segment:
@@ -201,20 +201,20 @@ def placed(
       at = seq_len if trailing and last_of_row else end
       live = len(masked) == 0 or not masked[i]
       if not live:
-        _filled(grid, begin, end, filler)
+        _filled(grid, begin, end, padding)
       else:
         if len(bos) and bos[i]:
           grid[begin] = bos_id
         if len(eos) and eos[i]:
           grid[end - 1] = eos_id
-      _filled(grid, end, at, filler)
+      _filled(grid, end, at, padding)
       _filled(segments, begin, at, segment[i] if live else 0)
       if by_segment:
         _counted(places, begin, at, origin)
       _filled(mask, begin, end - 1, live)
       _filled(mask, end - 1, at, False)
       i += 1
-    _filled(grid, at, seq_len, filler)
+    _filled(grid, at, seq_len, padding)
     _filled(segments, at, seq_len, 0)
     _filled(mask, at, seq_len, False)
     if by_segment:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
+"""Options of a mix of sources: `config.data.mix`."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

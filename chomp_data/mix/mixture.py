@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Several sources as one: rows merged by least consumed (seeds 001, 004).
+"""Several sources as one: rows merged by least consumed.
 
 `interleave` maps each position of the mix to a source and one of its rows; the
 rows of each source come in its own order. Then the rows of a global batch are
@@ -176,7 +176,7 @@ class MixtureSource:
     if unknown:
       logging.warning(
         "%s.resume_state: no source is called %s (there are %s): offsets of"
-        " these are kept, and no source starts at them.",
+        " these are stored in states, and no source starts at them.",
         path,
         ", ".join(unknown),
         ", ".join(names),
@@ -200,7 +200,7 @@ class MixtureSource:
     for step, _ in self.stages:
       if self._end is not None and steps.first_row(step) >= self._end:
         logging.warning(
-          "%s: the stage from step %d on never comes: the run ends after %d"
+          "%s: the stage from step %d on is never reached: the run ends after %d"
           " rows.",
           path,
           step,
@@ -593,7 +593,7 @@ class MixtureSource:
     )
     if level:
       logging.info(
-        "%s.resume_state: sources go on level with each other; their offsets"
+        "%s.resume_state: sources continue at equal levels; their offsets"
         " are not of a run with these weights.",
         self._path,
       )

@@ -88,7 +88,7 @@ def impossible(
     ):
       problems.append(
         f"must hold offsets that a run can have, got token_offset {tokens} of"
-        f" {name!r} with row_offset {rows}: so many of its rows hold at most"
+        f" {name!r} with row_offset {rows}: that number of its rows holds at most"
         f" {most_tokens} tokens. Take both from one state, or leave"
         " token_offset out."
       )

@@ -42,7 +42,7 @@ class BatchesQuestions(questions.Questions):
     return self._run_step(self.plan.schedule.ends(source))
 
   def passes(self, source: str, samples: int) -> float:
-    """Returns how many epochs of a dataset so many samples are."""
+    """Returns a number of samples in epochs of a dataset."""
     return samples / max(sum(self.plan.datasets[source].counts.values()), 1)
 
   @property

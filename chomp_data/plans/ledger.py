@@ -22,7 +22,7 @@ from chomp_data.storage import background
 
 UNITS = ("tokens", "loss_tokens")
 
-# Steps whose counts are kept behind the last one: more than are read ahead.
+# Steps before the last one whose counts are cached: more than are read ahead.
 CACHED_STEPS = 1_024
 # Rows that are planned together.
 _ROWS = 4_096

@@ -73,7 +73,7 @@ class Questions(abc.ABC):
 
   @abc.abstractmethod
   def passes(self, source: str, samples: int) -> float:
-    """Returns how many epochs of a source so many consumed samples are."""
+    """Returns a number of consumed samples in epochs of a source."""
 
   def _run_step(self, data_step: int | None) -> int | None:
     """Returns the step that reads a data step; None for None."""

@@ -112,7 +112,7 @@ class RowsPlan(plan_lib.Plan):
     return None if self.num_rows is None else self.data_steps_of(self.num_rows)
 
   def data_steps_of(self, num_rows: int) -> int:
-    """Returns the data steps that so many rows fill, with 'pad' in part too."""
+    """Returns the data steps that a number of rows fills; 'pad' rounds up."""
     if self.remainder == "pad":
       return self.steps.first_step_at(num_rows)
     return self.steps.step_of_row(num_rows)

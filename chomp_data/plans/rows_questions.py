@@ -18,7 +18,7 @@ from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from chomp_data.stores import side_index
 
-# To plan so many rows takes about a second: from there on progress is shown.
+# To plan this many rows takes about a second: for more, progress is shown.
 MANY_ROWS = 1_000_000
 # The most cached results of each kind.
 _CACHED = 1_024
@@ -63,7 +63,7 @@ class RowsQuestions(questions.Questions):
     return None if end is not None and step >= end else step
 
   def passes(self, source: str, samples: int) -> float:
-    """Returns how many epochs of a source so many rows are."""
+    """Returns a number of rows in epochs of a source."""
     return self.plan.ordered[source].epochs.passes(samples)
 
   @property

@@ -73,7 +73,7 @@ class Tombstones:
         f"{len(spans)} of {n}" for n, spans in file_spans.items()
       )
       self._lines.append(
-        f"  gone from data step {at} on: {counts or 'nothing'} ({file})"
+        f"  removed from data step {at} on: {counts or 'nothing'} ({file})"
       )
       for name, spans in file_spans.items():
         previous = so_far.get(name, np.empty((0, 3), np.int64))
@@ -315,7 +315,7 @@ def _resolved(
       wrong.append(
         (
           second,
-          f"`document` {span[0]} must not be gone twice, got tokens that line"
+          f"`document` {span[0]} must not be removed twice, got tokens that line"
           f" {first} names. Remove one of them.",
         )
       )

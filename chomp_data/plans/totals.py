@@ -58,7 +58,7 @@ class Totals:
 
   @property
   def is_complete(self) -> bool:
-    """Whether no number of units is unknown."""
+    """Whether all numbers of units are known."""
     return self.units is None or bool((self.units != UNKNOWN).all())
 
 
@@ -254,8 +254,8 @@ class PlanTotals:
 def _log_unknown(name: str, unit: str, row: int) -> None:
   logging.log_first_n(
     logging.WARNING,
-    "%s: states tell no `%s`: to count them before row %d takes minutes,"
-    " since epochs differ. A run that goes on from a state knows them.",
+    "%s: states have no `%s`: to count them before row %d takes minutes,"
+    " because epochs differ. A run that continues from a state has them.",
     1,
     name,
     unit,

@@ -714,11 +714,12 @@ def test_a_run_ends_where_its_stage_has_no_row_left(paths, caplog):
   pipe = run(2)
   bins, stream = (len(pipe.sources[name]) for name in ("bins", "stream"))
   assert pipe.run_plan.merge.end == 2 * 4 + stream
-  assert not [line for line in caplog.messages if "never comes" in line]
+  assert not [line for line in caplog.messages if "never reached" in line]
   assert run(3).run_plan.merge.end == bins < 3 * 4
-  (line,) = [line for line in caplog.messages if "never comes" in line]
-  assert f"the stage from step 3 on never comes: the run ends after {bins}" in (
-    line
+  (line,) = [line for line in caplog.messages if "never reached" in line]
+  assert (
+    f"the stage from step 3 on is never reached: the run ends after {bins}"
+    in (line)
   )
 
 

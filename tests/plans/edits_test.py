@@ -373,8 +373,8 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
       it.set_state(state, ("global_batch_size",) if changed else False)
       told = (
         f"steps have {size} rows from step {it.step} on, and"
-        f" {schedule[-1][1]} before: the run goes on at row {len(seen)}, so"
-        " that none is lost and none comes twice"
+        f" {schedule[-1][1]} before: the run continues at row"
+        f" {len(seen)}; no row is lost or repeated"
       )
       assert (told in caplog.messages) == changed
     if changed or not schedule:

@@ -308,7 +308,7 @@ def check(corpora, tmp_path, rows, names, seed=0):
     (at, written(tmp_path / f"{at}.jsonl", own)) for at, own in files
   )
   pipe = pipeline.build(data)
-  assert "gone from data step 2 on" in pipe.describe()
+  assert "removed from data step 2 on" in pipe.describe()
   assert_marked(pipe, plain, files, min(plain.num_steps, 14))
   # Several steps at once, and rows that were read ahead, are the same.
   source = pipeline.batch_source(pipe)
@@ -511,8 +511,8 @@ LINES = [
   ('{"source": "b", "document": 1, "start": 99}', "must lie in the"),
   ('{"source": "b", "document": 1, "length": 99}', "must lie in the"),
   ('{"source": "b", "document": 1, "end": 5}', "`line.end` is not a known"),
-  ('{"source": "b", "document": 7}', "must not be gone twice"),
-  ('{"source": "b", "document": 7, "start": 1}', "must not be gone twice"),
+  ('{"source": "b", "document": 7}', "must not be removed twice"),
+  ('{"source": "b", "document": 7, "start": 1}', "must not be removed twice"),
   ('{"source": "b", "document": 0}\n{"source": "b", "document": 0}', "twice"),
 ]  # fmt: skip
 
