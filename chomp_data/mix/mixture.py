@@ -200,8 +200,8 @@ class MixtureSource:
     for step, _ in self.stages:
       if self._end is not None and steps.first_row(step) >= self._end:
         logging.warning(
-          "%s: the stage from step %d on is never reached: the run ends after %d"
-          " rows.",
+          "%s: the stage from step %d on is never reached: the run ends after"
+          " %d rows.",
           path,
           step,
           self._end,

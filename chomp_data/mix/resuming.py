@@ -88,8 +88,8 @@ def impossible(
     ):
       problems.append(
         f"must hold offsets that a run can have, got token_offset {tokens} of"
-        f" {name!r} with row_offset {rows}: that number of its rows holds at most"
-        f" {most_tokens} tokens. Take both from one state, or leave"
+        f" {name!r} with row_offset {rows}: that number of its rows holds at"
+        f" most {most_tokens} tokens. Take both from one state, or leave"
         " token_offset out."
       )
   return problems

@@ -315,8 +315,8 @@ def _resolved(
       wrong.append(
         (
           second,
-          f"`document` {span[0]} must not be removed twice, got tokens that line"
-          f" {first} names. Remove one of them.",
+          f"`document` {span[0]} must not be removed twice, got tokens that"
+          f" line {first} names. Remove one of them.",
         )
       )
   span_array = np.asarray([entry[:3] for entry in spans], np.int64).reshape(
