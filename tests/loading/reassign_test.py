@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data import schema
 from tests.loading import processes
 
@@ -60,7 +60,7 @@ def check_turn(pipe, filler, alive, own, first, count):
 
 def check(data, turns, num_processes, num_devices):
   pipe, first = pipeline.build(data), 0
-  filler = iterators.padding_rows(pipe, ())
+  filler = process_input.padding_rows(pipe, ())
   found = survive(data, turns, num_processes, num_devices)
   for (alive, count, *at), own in zip(turns, found, strict=True):
     first = at[0] if at else first
@@ -181,7 +181,7 @@ def test_a_state_of_another_size_fits_the_parts_that_there_are(data):
     num_devices=8,
   )
   pipe = pipeline.continued(pipeline.build(smaller), fingerprint, 3, True)
-  check_turn(pipe, iterators.padding_rows(pipe, ()), alive, [own], 3, 3)
+  check_turn(pipe, process_input.padding_rows(pipe, ()), alive, [own], 3, 3)
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_balance_goes_on_with_the_shards_that_there_are(data):
   pipe = pipeline.build({**data, "balance": None})
   found = survive(data, turns, 1, 8)
   check_turn(
-    pipe, iterators.padding_rows(pipe, ()), turns[2][0], found[2], 4, 2
+    pipe, process_input.padding_rows(pipe, ()), turns[2][0], found[2], 4, 2
   )
 
 
