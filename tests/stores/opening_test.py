@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opening a store of many files asks for few of them; reading checks each."""
 
+import importlib
+import json
 import os
 import pathlib
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -13,10 +16,12 @@ from chomp_data import stores
 from chomp_data.storage import file_maps
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores.array_record import record_files
+from chomp_data.stores.tokenized import levanter_store
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.testing import stores as testing_stores
 from examples import save_to_disk
 
+FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 NUM_SHARDS = 40
 CHUNK = 64
 
@@ -34,6 +39,85 @@ def path(request, tmp_path, monkeypatch):
   )
   monkeypatch.setattr(zarr_opening, "LISTED_FILES", NUM_SHARDS)
   return pathlib.Path(store.path)
+
+
+@pytest.fixture
+def caches(tmp_path):
+  """Two sharded caches of Levanter's, one of many shards."""
+  one = FIXTURES / "levanter" / "sharded"
+  path = tmp_path / "levanter"
+  shutil.copytree(one, path)
+  ledger = json.loads((path / "shard_ledger.json").read_text())
+  for number in range(2, NUM_SHARDS):
+    shutil.copytree(path / "part-0", path / f"part-{number}")
+    ledger["finished_shards"].append(f"part-{number}")
+    ledger["shard_rows"][f"part-{number}"] = 2
+  ledger["total_num_rows"] = sum(ledger["shard_rows"].values())
+  (path / "shard_ledger.json").write_text(json.dumps(ledger))
+  return path
+
+
+def open_levanter(path):
+  options = levanter_store.LevanterOptions(vocab_size=100_000)
+  return stores.open_store(path, levanter=options)
+
+
+def chunks_opened(monkeypatch):
+  """Returns a list of the chunk files that are opened or whose status is asked.
+
+  It is filled as that happens.
+  """
+  names: list[str] = []
+  for module, function in (("os", "stat"), ("builtins", "open")):
+    original = getattr(importlib.import_module(module), function)
+
+    def counted(name, *args, original=original, **options):
+      if not isinstance(name, int) and "/c/" in os.fspath(name):
+        names.append(os.fspath(name))
+      return original(name, *args, **options)
+
+    monkeypatch.setattr(f"{module}.{function}", counted)
+  return names
+
+
+def test_few_files_of_a_cache_of_many_are_looked_at(caches, monkeypatch):
+  monkeypatch.setattr(record_files, "_MOST_STAMPS", 4)
+  store = open_levanter(caches)
+  wanted = [read(store, i) for i in range(store.num_documents)]
+  sent = pickle.dumps(store)
+  names = chunks_opened(monkeypatch)
+  assert open_levanter(caches).hash == store.hash
+  worker_store = pickle.loads(sent)
+  assert worker_store.num_documents == store.num_documents
+  assert len(names) <= 2 * 4
+  names.clear()
+  assert read(worker_store, store.num_documents - 1) == wanted[-1]
+  assert 0 < len(set(names)) <= 2
+  assert [read(worker_store, i) for i in range(store.num_documents)] == wanted
+
+
+@pytest.mark.parametrize("change", ["size", "time", "bytes"])
+def test_a_changed_file_of_a_cache_of_many_is_found_when_it_is_read(
+  caches, monkeypatch, change
+):
+  monkeypatch.setattr(record_files, "_MOST_STAMPS", 4)
+  store = open_levanter(caches)
+  last = store.num_documents - 1
+  file = caches / f"part-{NUM_SHARDS - 1}" / "input_ids" / "data" / "c" / "0"
+  before, data = file.stat(), bytearray(file.read_bytes())
+  if change == "size":
+    data += b"\0"
+  else:
+    data[3] ^= 1
+  file.write_bytes(data)
+  if change == "bytes":
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+  again = open_levanter(caches)
+  assert read(again, 0) == read(store, 0)
+  with pytest.raises(
+    stores.StoreError, match=f"part-{NUM_SHARDS - 1}.*indexed"
+  ):
+    read(again, last)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ def load_or_build(
   may_build: bool,
   build: Callable[[], side_index.Parts],
   *,
+  files: record_files.Key | None = None,
   verifies_reads: bool = False,
 ) -> dict[str, side_index.SideArray]:
   """Returns the index of a corpus's files, built if there is none that fits.
@@ -43,6 +44,7 @@ def load_or_build(
     may_build: Whether it may be built for other files than those of an index;
       for files of which only the modification times differ it always may.
     build: Makes the arrays, in parts.
+    files: What `unchanged` returned, if it did.
     verifies_reads: Whether whatever is read of the files is compared with
       checksums in the index. Files whose names, sizes and times are those of
       an index are then not read to open it.
@@ -53,11 +55,9 @@ def load_or_build(
   """
   sidecar = sidecar_of(corpus)
   home = home_of(corpus, index_dir)
-  files: Sequence[Any] | None = None
-  if verifies_reads and isinstance(corpus, record_files.Corpus):
-    files = _indexed_files(corpus, home, name, key)
-  if files is None:
-    files = corpus.key()
+  if files is None and verifies_reads:
+    files = unchanged(corpus, name, key, index_dir)
+  identity: Sequence[Any] = corpus.key() if files is None else files
 
   def parts() -> side_index.Parts:
     if sidecar is not None:
@@ -66,8 +66,8 @@ def load_or_build(
         sidecar.check_content(corpus.root, bar.update)
     is_copy = False
     for directory, indexed in side_index.known(home):
-      corpus.check_unharmed(files, indexed.get("files"), directory)
-      is_copy |= corpus.is_copy_of(files, indexed.get("files"), directory)
+      corpus.check_unharmed(identity, indexed.get("files"), directory)
+      is_copy |= corpus.is_copy_of(identity, indexed.get("files"), directory)
     # What a copy holds beyond its ends, the new index tells: a store that is
     # opened again compares its hash.
     if not may_build and not is_copy:
@@ -77,7 +77,7 @@ def load_or_build(
       )
     return build()
 
-  return side_index.load_or_build(home, name, {**key, "files": files}, parts)
+  return side_index.load_or_build(home, name, {**key, "files": identity}, parts)
 
 
 def home_of(
@@ -89,13 +89,31 @@ def home_of(
   return pathlib.Path(index_dir) / pathlib.Path(corpus.home).absolute().name
 
 
-def _indexed_files(
-  corpus: record_files.Corpus,
-  home: str | os.PathLike[str],
+def unchanged(
+  corpus: Files,
   name: str,
   key: Mapping[str, Any],
+  index_dir: str | os.PathLike[str] | None,
 ) -> record_files.Key | None:
-  """Returns what an index says of files that did not change since, or None."""
+  """Returns what an index says of files that did not change since it was built.
+
+  Of more than 1,024 files some are looked at, evenly apart.
+
+  Args:
+    corpus: The files.
+    name: As in `load_or_build`, like the following ones.
+    key: Likewise.
+    index_dir: Likewise.
+
+  Returns:
+    `corpus.key()` as it was; None if a file changed, or of objects in a bucket.
+
+  Raises:
+    StoreError: If a file cannot be found.
+  """
+  if not isinstance(corpus, record_files.Corpus):
+    return None
+  home = home_of(corpus, index_dir)
   stamps = corpus.stamps()
   for directory, indexed in side_index.known(home, name):
     try:

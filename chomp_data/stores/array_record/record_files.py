@@ -103,7 +103,7 @@ class Corpus:
     Raises:
       StoreError: If a file cannot be read.
     """
-    return [_file_key(self.root, name) for name in self.names]
+    return [file_key(self.root, name) for name in self.names]
 
   def check_unharmed(
     self,
@@ -134,15 +134,18 @@ class Corpus:
     now = {str(name): tuple(entry) for name, *entry in files}
     # Removing a file may renumber the rest.
     is_same_content = set(now) == set(indexed) and (
-      set(map(_content, now.values())) <= set(map(_content, indexed.values()))
+      set(map(content_of, now.values()))
+      <= set(map(content_of, indexed.values()))
     )
     for name, entry in now.items():
       if name not in indexed or entry == indexed[name]:
         continue
       others = [other for other in indexed if indexed[other] == entry]
       # A copy need not keep the time.
-      if not others and _content(entry) != _content(indexed[name]):
-        others = [n for n in indexed if _content(indexed[n]) == _content(entry)]
+      if not others and content_of(entry) != content_of(indexed[name]):
+        others = [
+          n for n in indexed if content_of(indexed[n]) == content_of(entry)
+        ]
       if others and is_same_content:
         raise self._harmed(name, f"got what was in {others[0]}", index)
       if not others and entry[:2] == indexed[name][:2]:
@@ -164,8 +167,8 @@ class Corpus:
       index: Likewise.
     """
     indexed = decoded_key(before, index)
-    return [(name, *_content(tuple(entry))) for name, *entry in files] == [
-      (name, *_content(tuple(entry))) for name, *entry in indexed
+    return [(name, *content_of(tuple(entry))) for name, *entry in files] == [
+      (name, *content_of(tuple(entry))) for name, *entry in indexed
     ]
 
   def _harmed(
@@ -394,7 +397,7 @@ def _check_shards(corpus: Corpus) -> None:
     )
 
 
-def _content(entry: tuple[str | int, ...]) -> tuple[str | int, ...]:
+def content_of(entry: tuple[str | int, ...]) -> tuple[str | int, ...]:
   """Returns size and checksums of a file's key without its name."""
   size, _, *ends = entry
   return size, *ends
@@ -406,7 +409,8 @@ def _stamp(root: pathlib.Path, name: str) -> tuple[str | int, ...]:
   return name, status.st_size, status.st_mtime_ns
 
 
-def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
+def file_key(root: pathlib.Path, name: str) -> list[str | int]:
+  """Returns what `Corpus.key` has of a file; raises StoreError as that does."""
   with _reading(root / name), publish.open_file(root / name) as file:
     status = os.fstat(file.fileno())
     head = file.read(HEAD_BYTES)

@@ -8,6 +8,7 @@ object that was opened, and ids are below the vocabulary size.
 """
 
 import abc
+from collections.abc import Callable
 from collections.abc import Sequence
 import hashlib
 import json
@@ -150,6 +151,7 @@ class ZarrArrays(ForeignArray):
     vocab_size: int | None,
     cache_bytes: int,
     disk: disk_cache.DiskCache | None = None,
+    check_object: Callable[[str], object] = lambda name: None,
   ):
     """Reads nothing yet.
 
@@ -161,6 +163,8 @@ class ZarrArrays(ForeignArray):
       vocab_size: As in `ForeignArray`, like the following ones.
       cache_bytes: In memory.
       disk: On a local disk.
+      check_object: Called with the name of an object before its first chunk is
+        read; raises StoreError.
     """
     super().__init__(
       place,
@@ -181,6 +185,7 @@ class ZarrArrays(ForeignArray):
       self._chunks_per_object
     )
     self._format = array_format
+    self._check_object = check_object
     self._decoder = zarr_chunks.Decoder(array_format)
     self._indexes = object_chunks.ChunkIndexes(self._look_up)
 
@@ -213,6 +218,7 @@ class ZarrArrays(ForeignArray):
   def _look_up(self, number: int) -> np.ndarray:
     """Returns offset and size of the chunks of an object."""
     name, version = self._objects[number]
+    self._check_object(name)
     if self._format.index == "none":
       info = self._reader.place.head(name)
       if info is None or not info.size:

@@ -86,7 +86,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
     return offsets_index.open_corpus(
       corpus,
       options,
-      lambda before: foreign_arrays.ZarrArrays(
+      lambda before, check: foreign_arrays.ZarrArrays(
         place,
         [part.data[1:] for part in parts],
         np.diff(before, prepend=0).tolist() if parts else [],
@@ -94,6 +94,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
         options.vocab_size,
         cache_bytes,
         disk,
+        check,
       ),
       dtype=array_format.dtype,
       ends=lambda: _ends(_shards(place, parts, array_format, rows, total)),
@@ -104,6 +105,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
       ),
       marks=np.cumsum(list(rows.values()))[:-1].tolist(),
       chunk_tokens=array_format.chunk,
+      checks_files=True,
     )
 
 
@@ -122,9 +124,11 @@ def open_levanter(
 
   Tokens stay where they are. What is detected when:
 
-  - At every open: a cache that is not finished, files that are missing, of
-    another size, or with other first 64 or last 128 KiB; offsets or counts
-    that do not fit each other.
+  - At every open: a cache that is not finished; files that are missing; of
+    1,024 files evenly apart, those of another size or time.
+  - When a file is read at first: another size or time, or other first 64 or
+    last 128 KiB.
+  - When it is indexed: offsets or counts that do not fit each other.
   - Where a file's time is another: other tokens at 4,096 places, or at all of
     a cache of up to 2**24: the store then has another hash.
   - At every read: chunks that cannot be decoded, and ids that are not below
@@ -181,13 +185,6 @@ def is_at(path: pathlib.Path) -> bool:
   return (path / LEDGER).is_file()
 
 
-def files_of(path: str | os.PathLike[str], field: str) -> record_files.Corpus:
-  """Returns the files of a field of a cache, the ledger first."""
-  place = opening.open_storage(path)
-  rows, _ = _ledger(place)
-  return _files(pathlib.Path(path), list(rows), field)
-
-
 def _files(
   root: pathlib.Path, shards: list[str], field: str
 ) -> record_files.Corpus:
@@ -195,10 +192,11 @@ def _files(
   names = [LEDGER]
   for shard in shards:
     for part in ("data", "offsets"):
+      # Without their status: there may be thousands.
       names += sorted(
-        str(file.relative_to(root))
-        for file in (root / shard / field / part).rglob("*")
-        if file.is_file()
+        os.path.relpath(os.path.join(folder, file), root)
+        for folder, _, files in os.walk(root / shard / field / part)
+        for file in files
       )
   return record_files.Corpus(root, tuple(names), root)
 

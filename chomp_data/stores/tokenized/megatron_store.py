@@ -70,7 +70,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
     index = megatron_index.opened(corpus.path(1))
     width = index.dtype.itemsize
 
-    def tokens(before: np.ndarray) -> base.Tokens:
+    def tokens(before: np.ndarray, _: object) -> base.Tokens:
       file = checked_file.CheckedFile(
         corpus.path(0),
         np.dtype(f"<u{width}"),
@@ -127,7 +127,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
       corpus,
       options,
       # Of as many tokens as the blocks of a shuffle are made of.
-      lambda before: pages(
+      lambda before, _: pages(
         before, span_reads.DEFAULT_CHUNK_TOKENS, self._cache_bytes
       ),
       dtype=dtype,
@@ -138,7 +138,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
         external.is_same, type(self), self._path, options
       ),
       chunk_tokens=span_reads.DEFAULT_CHUNK_TOKENS,
-      sampled=lambda before: pages(before, _SAMPLED_PAGE, _SAMPLED_BYTES),
+      sampled=lambda before, _: pages(before, _SAMPLED_PAGE, _SAMPLED_BYTES),
     )
 
 

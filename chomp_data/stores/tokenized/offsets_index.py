@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
 import os
+import pathlib
 import time
 from typing import Any
 
 from absl import logging
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.storage import paths
 from chomp_data.stores import base
 from chomp_data.stores import documents
@@ -36,20 +38,28 @@ _SPANS = 4_096
 _SPAN_TOKENS = 4_096
 _SPANS_TOGETHER = 256
 
+# Files that are looked at again after every read.
+_GUARDED_FILES = 64
+
+# Called with the name of a file before it is read at first; raises StoreError
+# if it is not the one that was indexed.
+FileCheck = Callable[[str], object]
+
 
 def open_corpus(
   corpus: files_index.Files,
   options: external.TokenOptions,
-  tokens: Callable[[np.ndarray], base.Tokens],
+  tokens: Callable[[np.ndarray, FileCheck], base.Tokens],
   *,
   dtype: np.dtype,
   ends: Callable[[], Iterable[np.ndarray]],
   key: Mapping[str, Any],
   build: bool,
   chunk_tokens: int,
-  sampled: Callable[[np.ndarray], base.Tokens] | None = None,
+  sampled: Callable[[np.ndarray, FileCheck], base.Tokens] | None = None,
   marks: Sequence[int] = (),
   is_mapped: bool = False,
+  checks_files: bool = False,
   is_same: Callable[[str], bool],
 ) -> base.Opened:
   """Opens a corpus by its index, which is built at the first time.
@@ -57,8 +67,9 @@ def open_corpus(
   Args:
     corpus: Its files.
     options: What they do not say.
-    tokens: Returns its tokens, given how many there are before documents:
-      before each of `marks`, and in all.
+    tokens: Returns its tokens, given how many there are before documents
+      (before each of `marks`, and in all), and what to call with the name of a
+      file before it is read at first.
     dtype: Their dtype as stored.
     ends: Yields where documents end, int64[n] in order, in parts.
     key: What documents depend on besides the files, as JSON values.
@@ -67,8 +78,9 @@ def open_corpus(
     sampled: As `tokens`, to read small spans here and there; None is that.
     marks: Numbers of documents, ascending.
     is_mapped: As in `base.Opened`.
-    is_same: Whether the corpus still is of a hash, given that, by opening it
-      anew.
+    checks_files: Whether tokens call that. Of many files few are then looked at
+      to open them.
+    is_same: Whether the corpus still is of a hash, by opening it again.
 
   Raises:
     StoreError: If the corpus is damaged, or not the one that was indexed.
@@ -77,18 +89,22 @@ def open_corpus(
   is_local = isinstance(corpus, record_files.Corpus)
   stamps: dict[str, modification_guard.Stamp | None] = {}
   if is_local:
-    # Of chunks there may be thousands.
-    few = [
-      str(corpus.root / file) for file in corpus.names if "/c/" not in file
-    ]
-    stamps = {file: modification_guard.stamp(file) for file in few}
+    # Of chunks and of shards there may be thousands.
+    few = [name for name in corpus.names if "/c/" not in name][:_GUARDED_FILES]
+    paths_of_few = [str(corpus.root / name) for name in few]
+    stamps = {path: modification_guard.stamp(path) for path in paths_of_few}
+  key = {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key}
+  files = None
+  if checks_files:
+    files = files_index.unchanged(corpus, name, key, None)
   arrays = files_index.load_or_build(
     corpus,
     name,
-    {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
+    key,
     None,
     build,
     lambda: _built(corpus, sampled or tokens, ends(), marks),
+    files=files,
   )
   offsets = arrays["offsets"]
   num_documents = len(offsets) - 1
@@ -98,6 +114,11 @@ def open_corpus(
   identity = external.identity_hash(
     options, _SCHEMA, num_documents, num_tokens, content
   )
+  check: FileCheck = _unchecked
+  if files is not None and isinstance(corpus, record_files.Corpus):
+    check = _file_check(
+      corpus, files, lambda: is_same(identity), offsets.path.parent
+    )
   guard = None
   if is_local:
     guard = modification_guard.ModificationGuard(
@@ -112,7 +133,7 @@ def open_corpus(
     documents=documents.StoredOffsets(
       offsets, num_documents, os.fspath(corpus.home)
     ),
-    tokens=tokens(before),
+    tokens=tokens(before, check),
     # The files have no ids.
     ids=texts.NumberedTexts(
       [paths.name_of(corpus.home)], np.asarray([0, num_documents])
@@ -124,9 +145,39 @@ def open_corpus(
   )
 
 
+def _unchecked(name: str) -> None:
+  """Checks no file: all were looked at, or are read by their versions."""
+  del name
+
+
+def _file_check(
+  corpus: record_files.Corpus,
+  files: record_files.Key,
+  is_same: Callable[[], bool],
+  index: pathlib.Path,
+) -> FileCheck:
+  """Returns a check of a file against what it was when it was indexed."""
+  entries = {name: tuple(entry) for name, *entry in files}
+
+  def check(name: str) -> None:
+    _, *now = record_files.file_key(corpus.root, name)
+    content = record_files.content_of(tuple(now))
+    if tuple(now) == entries[name] or (
+      content == record_files.content_of(entries[name]) and is_same()
+    ):
+      return
+    raise errors.StoreError(
+      f"{corpus.root / name} must hold what it did when it was indexed, got"
+      f" another size, time or other bytes. {record_files.RESTORE} If it is"
+      f" right as it is, remove {index}."
+    )
+
+  return check
+
+
 def _built(
   corpus: files_index.Files,
-  opened: Callable[[np.ndarray], base.Tokens],
+  opened: Callable[[np.ndarray, FileCheck], base.Tokens],
   ends: Iterable[np.ndarray],
   marks: Sequence[int],
 ) -> side_index.Parts:
@@ -148,7 +199,9 @@ def _built(
     before |= {m: int(part[m - num_documents - 1]) for m in within}
     num_documents += len(part)
     num_tokens = int(part[-1]) if len(part) else num_tokens
-  tokens = opened(np.asarray([*(before[m] for m in marks), num_tokens]))
+  tokens = opened(
+    np.asarray([*(before[m] for m in marks), num_tokens]), _unchecked
+  )
   spans = _sampled(num_tokens)
   for low in range(0, len(spans), _SPANS_TOGETHER):
     starts, lengths = spans[low : low + _SPANS_TOGETHER].T
