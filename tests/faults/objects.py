@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -23,11 +24,16 @@ from typing import Any
 from unittest import mock
 
 from chomp_data import errors
+from chomp_data import stores
+from chomp_data.prepare import run
+from chomp_data.reference import mirror
 from chomp_data.storage import bucket
 from chomp_data.storage import checksums
 from chomp_data.storage import opening
 from chomp_data.storage import requests
+from chomp_data.stores import copying
 from chomp_data.stores import span_reads
+from chomp_data.testing import stores as testing_stores
 from tests.faults import harness
 from tests.remote import corrupt_test
 from tests.remote import servers
@@ -38,6 +44,7 @@ _TRIES = 8
 # Answers of a slow tail, and what a read of a store may take with them.
 _SLOW_S = 8.0
 _READ_S = 6.0
+_WRITE_S = 30.0
 
 STORES = ("zarr", "zarr zstd", "megatron", "levanter")
 # Formats with checksums of all that is read of them.
@@ -59,7 +66,8 @@ class Stored:
     root: URL below which it is.
     read: Reads all of it, with a fresh directory for what is kept.
     contents: What is read.
-    num_requests: Reads of objects that this takes; all requests of `prepare`.
+    num_requests: Reads of objects that this takes.
+    num_all: Requests of any kind, listings and HEADs included.
   """
 
   name: str
@@ -69,6 +77,7 @@ class Stored:
   read: Callable[[pathlib.Path], Any]
   contents: Any
   num_requests: int
+  num_all: int
 
 
 @contextlib.contextmanager
@@ -88,14 +97,30 @@ def _fresh(directory: pathlib.Path) -> Iterator[None]:
     yield
 
 
+def _servers(
+  stack: contextlib.ExitStack,
+) -> dict[str, tuple[servers.Proxy, dict[str, str]]]:
+  """Starts a server per scheme; returns each and the variables that lead to it.
+
+  Without moto there is none for S3.
+  """
+  kinds = {"gs": servers.gcs, "az": servers.azure}
+  if servers.moto_server() is not None:
+    kinds["s3"] = servers.s3
+  proxies = {
+    scheme: stack.enter_context(server()) for scheme, server in kinds.items()
+  }
+  return {
+    scheme: (proxy, servers.environment(**{scheme: proxy.url}))
+    for scheme, proxy in proxies.items()
+  }
+
+
 @contextlib.contextmanager
 def _stored(
   names: tuple[str, ...], directory: pathlib.Path, seed: int = 0
 ) -> Iterator[list[Stored]]:
   """Puts something of each format into a bucket of each kind."""
-  kinds = {"gs": servers.gcs, "az": servers.azure}
-  if servers.moto_server() is not None:
-    kinds["s3"] = servers.s3
   with contextlib.ExitStack() as stack:
     for patch in (
       mock.patch.object(requests, "RETRY_DELAYS_S", (0.01,) * (_TRIES - 1)),
@@ -105,9 +130,8 @@ def _stored(
     ):
       stack.enter_context(patch)
     everything = []
-    for scheme, server in kinds.items():
-      proxy = stack.enter_context(server())
-      environment = servers.environment(**{scheme: proxy.url})
+    running = _servers(stack) if names else {}
+    for scheme, (proxy, environment) in running.items():
       stack.enter_context(mock.patch.dict(os.environ, environment))
       for name in names:
         root = f"{scheme}://{servers.BUCKET}/{name.replace(' ', '-')}"
@@ -116,9 +140,17 @@ def _stored(
           read = _MAKERS[name](root, place)
           proxy.clear()
           contents = read(place / "read")
-        sent = proxy.requests if name == PREPARE else proxy.reads()
         everything.append(
-          Stored(name, proxy, environment, root, read, contents, len(sent))
+          Stored(
+            name,
+            proxy,
+            environment,
+            root,
+            read,
+            contents,
+            len(proxy.reads()),
+            len(proxy.requests),
+          )
         )
     yield everything
 
@@ -163,16 +195,22 @@ def _outcome(
 
 
 def _some(
-  rng: random.Random, stored: Stored, at_most: int
+  rng: random.Random, stored: Stored, at_most: int, *, of_all: bool = False
 ) -> Callable[[servers.Request], bool]:
-  """Returns whether a request is one of a few that follow each other."""
-  first = rng.randrange(stored.num_requests)
+  """Returns whether a request is one of a few that follow each other.
+
+  Args:
+    rng: Draws which.
+    stored: What is read.
+    at_most: Requests that are chosen.
+    of_all: Whether they may be listings and HEADs, too.
+  """
+  first = rng.randrange(stored.num_all if of_all else stored.num_requests)
   last = first + rng.randint(1, at_most)
   numbers = itertools.count()
 
   def chosen(request: servers.Request) -> bool:
-    is_read = request.method == "GET" and bool(request.name)
-    if not is_read and stored.name != PREPARE:
+    if not of_all and (request.method != "GET" or not request.name):
       return False
     return first <= next(numbers) < last
 
@@ -184,7 +222,7 @@ def _has_tokens(name: str) -> bool:
 
 
 def _reset(rng: random.Random, stored: Stored) -> bool:
-  chosen = _some(rng, stored, _TRIES - 1)
+  chosen = _some(rng, stored, _TRIES - 1, of_all=True)
   stored.proxy.fault = lambda request: (
     servers.RESET if chosen(request) else None
   )
@@ -194,7 +232,7 @@ def _reset(rng: random.Random, stored: Stored) -> bool:
 def _storm(rng: random.Random, stored: Stored) -> bool:
   """Answers 429 or 5xx, for as long as is tried again, or for ever."""
   ends = rng.random() < 0.7
-  chosen = _some(rng, stored, _TRIES - 1 if ends else 1)
+  chosen = _some(rng, stored, _TRIES - 1 if ends else 1, of_all=True)
   status = rng.choice((429, 500, 502, 503, 504))
   began = []
 
@@ -328,6 +366,122 @@ def _replaced(
       )
 
 
+def _prepare(root: str, directory: pathlib.Path, output: str) -> None:
+  del directory
+  options = {"shard_bytes": 2**15, "chunk": 2**10, "text_key": "text"}
+  run.prepare(run.Options((f"{root}/input/*.jsonl",), output, **options))
+
+
+def _copy(root: str, directory: pathlib.Path, output: str) -> None:
+  del directory
+  copying.copy(stores.open_store(f"{root}/store"), output)
+
+
+def _send(root: str, directory: pathlib.Path, output: str) -> None:
+  del root
+  mirror.Mirror(output, keep=None).send(3, directory)
+
+
+def _store_at(output: str, directory: pathlib.Path) -> Any:
+  del directory
+  store = stores.open_store(output)
+  stores.verify_store(output)
+  return store.hash
+
+
+def _sent_to(output: str, directory: pathlib.Path) -> Any:
+  mirror.Mirror(output, keep=None).fetch(3, directory)
+  return {
+    file.relative_to(directory).as_posix(): file.read_bytes()
+    for file in directory.rglob("*")
+    if file.is_file()
+  }
+
+
+# What is written to a bucket, and what is read of it.
+_WRITES = {
+  "prepare": (_prepare, _store_at),
+  "copy": (_copy, _store_at),
+  "checkpoint": (_send, _sent_to),
+}
+
+
+def _writes(
+  rng: random.Random, directory: pathlib.Path
+) -> Iterator[harness.Case]:
+  """Yields cases in which requests fail while something is written.
+
+  Requests of any kind: those that read inputs in the bucket, listings, HEADs
+  and writes, which are not carried out, or are and their answers are lost.
+  """
+
+  def case(number: int, name: str, proxy: servers.Proxy, root: str) -> str:
+    write, read = _WRITES[name]
+    place, output = directory / f"{number}", f"{root}/{name}-{number}"
+    first = rng.randrange(num_requests[name, root])
+    last = first + rng.randint(1, _TRIES - 1)
+    fault = rng.choice((servers.RESET, 429, 500, 503, None))
+    numbers = itertools.count()
+
+    def chosen(request: servers.Request) -> bool:
+      del request
+      return first <= next(numbers) < last
+
+    with _fresh(place):
+      proxy.clear()
+      if fault is None:
+        proxy.lost = chosen
+      else:
+        proxy.fault = lambda request: fault if chosen(request) else None
+      began = time.monotonic()
+      try:
+        write(root, directory / "files", output)
+      except Exception as error:
+        return f"{harness.UNCLEAR}: ended by a fault that passes: {error!r}"
+      finally:
+        proxy.clear()
+      if time.monotonic() - began > _WRITE_S:
+        return f"{harness.HANG}: {time.monotonic() - began:.0f} s"
+      contents = read(output, place / "read")
+    if contents != expected[name, root]:
+      return f"{harness.SILENT}: other contents ({output})"
+    return harness.UNHARMED
+
+  expected: dict[tuple[str, str], Any] = {}
+  num_requests: dict[tuple[str, str], int] = {}
+  files = directory / "files"
+  files.mkdir(parents=True)
+  for i in range(4):
+    (files / f"{i}").write_bytes(random.Random(i).randbytes(2_000))
+  with _stored((), directory / "stored") as _, contextlib.ExitStack() as stack:
+    places = []
+    for scheme, (proxy, environment) in _servers(stack).items():
+      stack.enter_context(mock.patch.dict(os.environ, environment))
+      root = f"{scheme}://{servers.BUCKET}/writes"
+      lines = [json.dumps({"text": f"text {i} " * 40}) for i in range(200)]
+      for i in range(3):
+        data = "\n".join(lines[i::3]).encode()
+        opening.open_storage(root).put(f"input/{i}.jsonl", data)
+      local = testing_stores.make_store(
+        directory / f"{scheme}-store",
+        [[3 + i % 200] * 300 for i in range(40)],
+        chunk=1_024,
+        chunks_per_shard=2,
+      )
+      copying.copy(local, f"{root}/store")
+      for name, (write, read) in _WRITES.items():
+        with _fresh(directory / f"{scheme}-{name}"):
+          proxy.clear()
+          write(root, files, f"{root}/{name}")
+          num_requests[name, root] = len(proxy.requests)
+          expected[name, root] = read(
+            f"{root}/{name}", directory / f"{scheme}-{name}" / "read"
+          )
+        places.append((name, proxy, root))
+    for number in itertools.count():
+      yield functools.partial(case, number, *places[number % len(places)])
+
+
 @contextlib.contextmanager
 def _without_retries() -> Iterator[None]:
   # After `_stored` has set its own.
@@ -367,6 +521,15 @@ _VERSIONS = harness.Guard("versions", _without_versions)
 _HEDGING = harness.Guard("second requests", _without_hedging)
 
 FAULTS = (
+  harness.Fault(
+    "writes",
+    "up to 7 requests of a prepare from bucket to bucket, of a copy or of a"
+    " checkpoint fail, or their answers are lost: nothing is noticed",
+    _writes,
+    _RETRIES,
+    few=18,
+    many=300,
+  ),
   harness.Fault(
     "resets",
     "connections of up to 7 requests are reset: nothing is noticed",

@@ -64,6 +64,8 @@ class Proxy:
     damage: Returns the body of an answer to a read, damaged or as it is.
     cut: Returns after how many bytes of the body of an answer to a read its
       connection is closed, or None.
+    lost: Returns whether a request is carried out, and its connection reset
+      instead of an answer.
     delay_s: Returns how long the answer to a request takes longer.
     bytes_out: Bytes of answers since `clear`.
     keep: Answers to reads are kept, so that the store behind is asked once.
@@ -75,6 +77,7 @@ class Proxy:
     self.fault: Callable[[Request], int | None] = lambda request: None
     self.damage: Callable[[Request, bytes], bytes] = lambda request, body: body
     self.cut: Callable[[Request, int], int | None] = lambda request, size: None
+    self.lost: Callable[[Request], bool] = lambda request: False
     self.delay_s: Callable[[Request], float] = lambda request: 0.0
     self.bytes_out = 0
     self.keep = keep
@@ -122,6 +125,7 @@ class Proxy:
       self.fault = lambda request: None
       self.damage = lambda request, body: body
       self.cut = lambda request, size: None
+      self.lost = lambda request: False
       self.delay_s = lambda request: 0.0
 
   def reads(self, part: str = "") -> list[Request]:
@@ -164,6 +168,9 @@ class Proxy:
       answer = self.forward(handler, body)
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
+    if self.lost(request):
+      _reset(handler)
+      return
     if handler.command == "GET" and answer[0] in (200, 206):
       answer = answer[0], answer[1], self.damage(request, answer[2])
       cut = self.cut(request, len(answer[2]))
