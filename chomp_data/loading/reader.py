@@ -24,8 +24,8 @@ import jax
 
 from chomp_data.loading import handover
 from chomp_data.loading import workers
-from chomp_data.storage import background
-from chomp_data.storage import heartbeat
+from chomp_data.threads import background
+from chomp_data.threads import heartbeat
 
 # A live worker is silent only while it reads; a dead one for ever.
 DEAD_WORKER_GRACE_S = 5.0

@@ -28,8 +28,8 @@ import grain
 from chomp_data import errors
 from chomp_data.loading import handover
 from chomp_data.loading import reads as reads_lib
-from chomp_data.storage import heartbeat
-from chomp_data.storage import semaphores
+from chomp_data.threads import heartbeat
+from chomp_data.threads import semaphores
 
 InputError = errors.InputError
 
@@ -118,7 +118,7 @@ class LastOperation:
 
   def __call__(self, input_iterator: Iterator[Any]) -> Iterator[Any]:
     """Yields a worker's records, their batches handed over."""
-    heartbeat.tell(self._board.tell_beats)
+    heartbeat.on_beat(self._board.tell_beats)
     heartbeat.beat()
     record = True
     while record is not None:

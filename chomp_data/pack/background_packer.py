@@ -9,8 +9,8 @@ from absl import logging
 
 from chomp_data.kernels import compiled
 from chomp_data.pack import window_packing
-from chomp_data.storage import background
 from chomp_data.stores import side_index
+from chomp_data.threads import background
 
 
 class BackgroundPacker:

@@ -36,9 +36,9 @@ from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packing
 from chomp_data.pack.packing_options import BinOptions
 from chomp_data.rows import spans as spans_lib
-from chomp_data.storage import background
-from chomp_data.storage import heartbeat
 from chomp_data.stores import side_index
+from chomp_data.threads import background
+from chomp_data.threads import heartbeat
 
 # Part of the index's name: raise it when packing changes.
 PACKING_VERSION = 1

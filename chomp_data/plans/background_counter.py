@@ -23,7 +23,7 @@ from absl import logging
 from chomp_data import errors
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.storage import background
+from chomp_data.threads import background
 
 _Start = TypeVar("_Start")
 

@@ -18,7 +18,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import tombstones
 from chomp_data.sources import row_labels
-from chomp_data.storage import background
+from chomp_data.threads import background
 
 UNITS = ("tokens", "loss_tokens")
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from chomp_data import errors
 from chomp_data.prepare import progress
-from chomp_data.storage import semaphores
+from chomp_data.threads import semaphores
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")

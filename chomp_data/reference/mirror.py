@@ -30,9 +30,9 @@ from chomp_data import errors
 from chomp_data.loading import saved_states
 from chomp_data.storage import bucket
 from chomp_data.storage import checksums
-from chomp_data.storage import heartbeat
 from chomp_data.storage import relative_names
 from chomp_data.stores import json_values
+from chomp_data.threads import heartbeat
 
 COMPLETE = saved_states.COMPLETE
 

@@ -18,7 +18,7 @@ from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_units
-from chomp_data.storage import background
+from chomp_data.threads import background
 
 # Blocks of an epoch with sums at every row, and epochs with sums.
 _BLOCKS_CACHED = 16

@@ -32,7 +32,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_units
-from chomp_data.storage import background
+from chomp_data.threads import background
 
 # Raise it when the same fingerprint begins to mean other rows or units.
 FINGERPRINT_SCHEMA = 1

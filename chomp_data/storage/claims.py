@@ -38,8 +38,8 @@ from absl import logging
 
 from chomp_data import errors
 from chomp_data.storage import bucket
-from chomp_data.storage import heartbeat
 from chomp_data.storage import storage
+from chomp_data.threads import heartbeat
 
 NAME = "writer.json"
 

@@ -26,7 +26,7 @@ from typing import Any
 from typing import TypeVar
 
 from chomp_data import errors
-from chomp_data.storage import heartbeat
+from chomp_data.threads import heartbeat
 
 _T = TypeVar("_T")
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.storage import bucket
-from chomp_data.storage import heartbeat
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 from chomp_data.storage import storage
+from chomp_data.threads import heartbeat
 
 # Asked for at once, and bytes of a request where an object is read whole.
 _TOGETHER = 16

@@ -36,13 +36,13 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data.storage import checked_file
-from chomp_data.storage import heartbeat
 from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
 from chomp_data.stores import json_values
 from chomp_data.stores import modification_guard
+from chomp_data.threads import heartbeat
 
 HEADER = "header.json"
 JOURNAL = "journal.json"

@@ -22,9 +22,9 @@ from chomp_data.loading import batches
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import totals
-from chomp_data.storage import background
-from chomp_data.storage import heartbeat
 from chomp_data.testing import stores as testing_stores
+from chomp_data.threads import background
+from chomp_data.threads import heartbeat
 from tests import laws
 from tests.loading import late
 
@@ -325,7 +325,7 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
     from chomp_data import iterators
     from chomp_data import pipeline
     from chomp_data.plans import background_counter
-    from chomp_data.storage import background
+    from chomp_data.threads import background
 
     background.STOP_S = 0.2
     loads = background_counter.pickle.loads

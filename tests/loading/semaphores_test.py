@@ -13,8 +13,8 @@ import time
 import numpy as np
 import pytest
 
-from chomp_data.storage import semaphores
 from chomp_data.testing import stores as testing_stores
+from chomp_data.threads import semaphores
 
 SHARED = pathlib.Path("/dev/shm")
 

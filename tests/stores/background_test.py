@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from chomp_data.storage import background
-from chomp_data.storage import heartbeat
+from chomp_data.threads import background
+from chomp_data.threads import heartbeat
 
 
 def until_stopped(begun):
@@ -108,7 +108,7 @@ AT_EXIT = """
     print([t.name for t in threading.enumerate()], order)
 
   order = []
-  from chomp_data.storage import background
+  from chomp_data.threads import background
   background.EXIT_S, background.STOP_S = {exit_s}, 0.1
 
   def work():

@@ -21,9 +21,9 @@ import tqdm
 
 from chomp_data import stores
 from chomp_data.storage import checksums
-from chomp_data.storage import heartbeat
 from chomp_data.storage import publish
 from chomp_data.stores import side_index
+from chomp_data.threads import heartbeat
 
 KEY = {"store": "abc", "seq_len": 8, "order": None}
 
@@ -341,7 +341,7 @@ def test_without_a_cache_home_the_cache_is_in_the_home(
 _AS_ANOTHER_USER = """
 import mmap, os, sys  # NumPy wants mmap when it may no longer be readable.
 import numpy as np
-from chomp_data.storage import heartbeat
+from chomp_data.threads import heartbeat
 from chomp_data.stores import side_index
 os.setgroups([])
 os.setgid(65534)

@@ -20,7 +20,6 @@ import pathlib
 from chomp_data import errors
 from chomp_data.storage import bucket
 from chomp_data.storage import claims
-from chomp_data.storage import heartbeat
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 from chomp_data.storage import publish
@@ -28,6 +27,7 @@ from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import zarr_opening
+from chomp_data.threads import heartbeat
 
 # Objects sent at once; each is in memory, a shard of 64 Mi tokens 128 MiB.
 _SENT_TOGETHER = 4
