@@ -323,6 +323,6 @@ def _paths_of(output: str) -> list[str]:
   """Returns the output, and what a run writes beside it."""
   if opening.open_storage(output).is_remote:
     path = output.rstrip("/")
-    return [path, f"{path}.partial", claims.place_of(path)]
+    return [path, f"{path}.partial", claims.claim_url(path)]
   path = os.path.abspath(output)
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]

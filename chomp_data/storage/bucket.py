@@ -543,14 +543,14 @@ async def _awaited(request: Callable[[Any], Any], store: Any) -> Any:
 
 
 def region_of(bucket: str) -> str | None:
-  """Returns the region of a bucket of Amazon's, or None if it is not told."""
+  """Returns the region of a bucket of Amazon's, or None if it is unknown."""
   request = urllib.request.Request(
     f"https://s3.amazonaws.com/{bucket}", method="HEAD"
   )
   try:
     with urllib.request.urlopen(request, timeout=_REGION_TIMEOUT_S) as answer:
       return answer.headers.get("x-amz-bucket-region")
-  except urllib.error.HTTPError as error:  # Refused answers tell it, too.
+  except urllib.error.HTTPError as error:  # Refused answers have it, too.
     return error.headers.get("x-amz-bucket-region")
   except OSError:
     return None

@@ -18,8 +18,8 @@ only in the place of the version that was watched) where its writer
 
 A writer that was stopped for so long finds its claim gone before it writes the
 manifest, and fails. The claim says what the objects beside it are of (`store`),
-so that whoever takes over a claim of the same store keeps them, and others
-remove them first.
+so that a writer of the same store that takes the claim over keeps them, and
+others remove them first.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ LOOK_INTERVAL_S = 1.0
 _held: set[str] = set()
 
 
-def place_of(path: str) -> str:
+def claim_url(path: str) -> str:
   """Returns the URL below which the claim of a store is."""
   return f"{path}.claim"
 
@@ -68,7 +68,7 @@ class Claim:
     """Asks nothing yet; see `held`."""
     self.left: str | None = store
     self._path = path
-    self._place = bucket.BucketStorage(place_of(path))
+    self._objects = bucket.BucketStorage(claim_url(path))
     self._token = secrets.token_hex(16)
     self._since = datetime.datetime.now(datetime.UTC).isoformat()
     # What this process wrote last, or what it took over.
@@ -83,7 +83,7 @@ class Claim:
     )
 
   def note(self, left: str | None) -> None:
-    """Notes in the claim what the objects beside it are of from now on.
+    """Notes in the claim which store the objects beside it are of.
 
     Raises:
       StoreError: If another writer took the claim over.
@@ -101,13 +101,15 @@ class Claim:
     with self._lock:
       if not self._lost:
         self._renewals += 1
-        written = self._place.replace(NAME, self._record(**more), self._written)
+        written = self._objects.replace(
+          NAME, self._record(**more), self._written
+        )
         self._lost = written is None
         self._written = written or self._written
       if self._lost:
         raise errors.StoreError(
           f"{self._path} must have one writer, but another one took over the"
-          f" claim {self._place.url(NAME)}, which this process did not renew"
+          f" claim {self._objects.url(NAME)}, which this process did not renew"
           f" for over {SILENT_S:g} s. Run it again once the other one ended."
         )
 
@@ -119,16 +121,16 @@ class Claim:
     """
     while True:
       data = self._record()
-      if self._place.put(NAME, data, create=True):
+      if self._objects.put(NAME, data, create=True):
         written = self._written_as(data)
         if written is not None:
           self._written = written
           break
         continue
       try:
-        there, info = self._place.read(NAME)
+        there, info = self._objects.read(NAME)
       except FileNotFoundError:
-        continue  # It was given back meanwhile.
+        continue  # It was released meanwhile.
       other = _parsed(there)
       if not self._is_free(other, info):
         continue
@@ -138,10 +140,10 @@ class Claim:
       self._wrote = True
       logging.info(
         "the claim %s is taken over from %s",
-        self._place.url(NAME),
+        self._objects.url(NAME),
         _name(other),
       )
-      taken = self._place.replace(NAME, self._record(), info)
+      taken = self._objects.replace(NAME, self._record(), info)
       if taken is not None:
         self._written = taken
         break
@@ -158,13 +160,13 @@ class Claim:
         raise ValueError("it is not what was written")
 
     try:
-      answer, info = self._place.read(NAME, check=check)
+      answer, info = self._objects.read(NAME, check=check)
     except FileNotFoundError:
       return None
     return info if answer == data else None
 
   def release(self, failed: bool) -> None:
-    """Gives the claim back, or notes that what it is of is not finished.
+    """Removes the claim, or notes in it that its store is not complete.
 
     Raises:
       StoreError: If it cannot be written, or another writer took it over.
@@ -178,12 +180,12 @@ class Claim:
         self.renew(ended=True)
       else:
         self.renew()
-        self._place.delete([NAME])
+        self._objects.delete([NAME])
     finally:
       _held.discard(self._token)
 
   def wrote(self) -> None:
-    """Notes that there is an object of the store from now on."""
+    """Notes that an object of the store was written."""
     self._wrote = True
 
   def finished(self, store: str) -> None:
@@ -209,9 +211,9 @@ class Claim:
       try:
         self.renew()
       except errors.AccessError as error:
-        logging.warning("%s is not renewed: %s", self._place.url(NAME), error)
+        logging.warning("%s is not renewed: %s", self._objects.url(NAME), error)
       except errors.StoreError:
-        return  # Whoever writes is told at the next renewal.
+        return  # The writer gets the error at its next renewal.
 
   def _is_free(self, other: dict[str, Any], info: storage.ObjectInfo) -> bool:
     """Watches a claim; returns whether its writer ended, False if it is gone.
@@ -233,7 +235,7 @@ class Claim:
         time.sleep(LOOK_INTERVAL_S)
         heartbeat.beat()
         try:
-          there, now = self._place.read(NAME)
+          there, now = self._objects.read(NAME)
         except FileNotFoundError:
           return False
         if now.version != info.version:
@@ -247,7 +249,7 @@ class Claim:
         return True
     raise errors.StoreError(
       f"{self._path} must have one writer, but {_name(other)} is writing it"
-      f" ({self._place.url(NAME)}). Wait for it, or choose another output."
+      f" ({self._objects.url(NAME)}). Wait for it, or choose another output."
     )
 
 
@@ -277,10 +279,10 @@ def held(path: str, store: str) -> Iterator[Claim]:
 
 def tidy(path: str) -> None:
   """Removes the claim of a writer that ended after it finished its store."""
-  place = bucket.BucketStorage(place_of(path))
+  objects = bucket.BucketStorage(claim_url(path))
   with contextlib.suppress(FileNotFoundError):
-    if _has_ended(_parsed(place.get(NAME))):
-      place.delete([NAME])
+    if _has_ended(_parsed(objects.get(NAME))):
+      objects.delete([NAME])
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
@@ -312,7 +314,7 @@ def _has_ended(record: dict[str, Any]) -> bool:
   pid = record.get("pid")
   if type(pid) is not int or _process(pid) != process:
     return True
-  # Of this process, whose claim could not be given back.
+  # Of this process, whose claim could not be removed.
   return pid == os.getpid() and record.get("writer") not in _held
 
 

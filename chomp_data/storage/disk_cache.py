@@ -76,7 +76,7 @@ class DiskCache:
     return data
 
   def put(self, store: str, name: str, data: bytes) -> None:
-    """Keeps bytes, where there is room or room can be made.
+    """Stores bytes, evicting others where there is no room.
 
     Args:
       store: As in `get`.
@@ -135,7 +135,7 @@ class DiskCache:
         files.append((status.st_mtime_ns, status.st_size, path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
-      # Nobody else is writing: who began new files was killed.
+      # With the lock: a writer that left new files was killed.
       if total > most_bytes or path.name.startswith(_NEW):
         path.unlink(missing_ok=True)
         total -= size

@@ -55,16 +55,16 @@ class ObjectReader:
   """Reads objects of a storage, and counts what is read."""
 
   def __init__(
-    self, place: storage.Storage, counters: chunk_cache.Counters, advice: str
+    self, files: storage.Storage, counters: chunk_cache.Counters, advice: str
   ):
     """Reads nothing yet.
 
     Args:
-      place: The objects.
+      files: The objects.
       counters: Counted into.
       advice: What to do where an object is missing.
     """
-    self.place: storage.Storage = place
+    self.files: storage.Storage = files
     self._counters = counters
     self._advice = advice
     self._lock = threading.Lock()
@@ -85,12 +85,12 @@ class ObjectReader:
     """
     sent = requests.Requests()
     try:
-      return self.place.get(
+      return self.files.get(
         name, start, stop, check=check, version=version, sent=sent
       )
     except FileNotFoundError:
       raise errors.StoreError(
-        f"{self.place.url(name)}: must exist, got no such object."
+        f"{self.files.url(name)}: must exist, got no such object."
         f" {self._advice}"
       ) from None
     finally:
@@ -180,7 +180,7 @@ class ObjectChunks:
     On a local disk each is read alone: then several are decoded at once.
     """
     most = max(1, JOINED_BYTES // self._chunk_bytes)
-    most = most if self._reader.place.is_remote else 1
+    most = most if self._reader.files.is_remote else 1
     return _neighbours(chunks, most, self._chunks_per_object)
 
   def read(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:

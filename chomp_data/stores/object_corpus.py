@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.storage import bucket
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 from chomp_data.storage import storage
@@ -35,21 +34,21 @@ class ObjectCorpus:
     names: Of the objects, with slashes.
     home: What an index is put beside.
     versions: Of the objects, when they were found.
-    place: Of `root`.
+    files: The storage of `root`.
   """
 
   root: str
   names: tuple[str, ...]
   home: str
   versions: tuple[int | str, ...]
-  place: bucket.BucketStorage
+  files: storage.Storage
 
   def path(self, file: int) -> str:
     """Returns an object's URL."""
-    return paths.join(self.root, self.names[file])
+    return self.files.url(self.names[file])
 
   def key(self) -> list[list[str | int]]:
-    """Returns URL and version of every object: they tell it from all others."""
+    """Returns URL and version of every object, which identify its content."""
     return [[self.path(i), version] for i, version in enumerate(self.versions)]
 
   def check_unharmed(self, *unused: Any) -> None:
@@ -68,13 +67,13 @@ class ObjectCorpus:
     end: int | None,
     check: storage.Check | None = None,
   ) -> bytes:
-    """Returns bytes of an object; see `BucketStorage.get`.
+    """Returns bytes of an object, as `Storage.get`.
 
     Raises:
       StoreError: If it cannot be read, is gone, or was replaced.
     """
     try:
-      return self.place.get(
+      return self.files.get(
         self.names[file],
         begin,
         end,
@@ -89,29 +88,29 @@ class ObjectCorpus:
 
   def size(self, file: int) -> int:
     """Returns the bytes of an object, by one request."""
-    found = self.place.head(self.names[file])
-    return 0 if found is None else found.size
+    info = self.files.head(self.names[file])
+    return 0 if info is None else info.size
 
-  def brought(self, file: int) -> np.ndarray:
-    """Returns an object's bytes, uint8, kept on a local disk meanwhile."""
+  def download(self, file: int) -> np.ndarray:
+    """Returns an object's bytes, uint8, in a temporary file that is mapped."""
     size = self.size(file)
     parent = paths.staging(self.path(file)).parent
     parent.mkdir(parents=True, exist_ok=True)
-    # The file has no name: it is gone with the map.
+    # The file has no name: the system removes it with the map.
     with tempfile.TemporaryFile(dir=parent) as out:
       out.truncate(max(size, 1))
-      found = np.memmap(out, np.uint8, "r+", shape=size) if size else None
-    if found is None:
+      data = np.memmap(out, np.uint8, "r+", shape=size) if size else None
+    if data is None:
       return np.empty(0, np.uint8)
 
-    def bring(begin: int) -> None:
+    def copy_block(begin: int) -> None:
       end = min(begin + _BLOCK_BYTES, size)
-      found[begin:end] = np.frombuffer(self.read(file, begin, end), np.uint8)
+      data[begin:end] = np.frombuffer(self.read(file, begin, end), np.uint8)
       heartbeat.beat()
 
     with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-      list(pool.map(bring, range(0, size, _BLOCK_BYTES)))
-    return found
+      list(pool.map(copy_block, range(0, size, _BLOCK_BYTES)))
+    return data
 
 
 def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
@@ -126,16 +125,15 @@ def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
   Raises:
     StoreError: If one is missing, or cannot be read.
   """
-  place = opening.open_storage(root)
-  assert isinstance(place, bucket.BucketStorage)
+  files = opening.open_storage(root)
   with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-    found = list(pool.map(place.version, names))
+    infos = list(pool.map(files.head, names))
   versions = []
-  for name, version in zip(names, found, strict=True):
-    if version is None:
+  for name, info in zip(names, infos, strict=True):
+    if info is None:
       raise errors.StoreError(
-        f"{paths.join(place.path, name)} must be {what}, got no such object."
+        f"{files.url(name)} must be {what}, got no such object."
         " Correct the URL, or put the object there."
       )
-    versions.append(version)
-  return ObjectCorpus(place.path, tuple(names), home, tuple(versions), place)
+    versions.append(info.version)
+  return ObjectCorpus(files.path, tuple(names), home, tuple(versions), files)

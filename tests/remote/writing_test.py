@@ -363,7 +363,7 @@ def test_a_claim_of_another_machine_is_taken_over_once_it_is_silent(
   url = f"{bucket.root}/store"
   record = {"writer": "a", "store": "b", "host": "far", "pid": 1,
             "process": ["boot", "space", "1"]}  # fmt: skip
-  claim = opening.open_storage(claims.place_of(url))
+  claim = opening.open_storage(claims.claim_url(url))
   claim.put(claims.NAME, json.dumps(record).encode())
   opening.open_storage(url).put("tokens/c/1", b"of an unfinished store")
   path = staged(tmp_path / "a", 0)
@@ -380,7 +380,7 @@ def test_a_claim_that_is_renewed_is_another_writers(
   monkeypatch.setattr(claims, "SILENT_S", 5.0)
   monkeypatch.setattr(claims, "LOOK_INTERVAL_S", 0.05)
   url = f"{bucket.root}/store"
-  claim = opening.open_storage(claims.place_of(url))
+  claim = opening.open_storage(claims.claim_url(url))
   record = {"writer": "a", "store": "b", "host": "far", "pid": 7}
   claim.put(claims.NAME, json.dumps(record).encode())
   ended = threading.Event()

@@ -3,8 +3,8 @@
 """Integers in objects that others wrote, read by chunks: pages or zarr chunks.
 
 They are cached, requested ahead and counted as the chunks of our own stores.
-Nobody knows their checksums: what is read of a bucket is of the version of the
-object that was opened, and ids are below the vocabulary size.
+They have no known checksums. What is read of a bucket is of the version of the
+object that was opened; ids must be below the vocabulary size.
 """
 
 import abc
@@ -39,7 +39,7 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
 
   def __init__(
     self,
-    place: storage.Storage,
+    files: storage.Storage,
     objects: Sequence[VersionedObject],
     dtype: np.dtype,
     size: int,
@@ -53,7 +53,7 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
     """Reads nothing yet.
 
     Args:
-      place: Where the objects are.
+      files: Where the objects are.
       objects: The objects.
       dtype: Of the values, as they are stored.
       size: How many there are.
@@ -64,25 +64,25 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
       disk: Where chunks are kept on a local disk, too, as stored, or None.
     """
     super().__init__(size, chunk, dtype, span_reads.Counters())
-    self._reader = object_chunks.ObjectReader(place, self.counters, RESTORE)
+    self._reader = object_chunks.ObjectReader(files, self.counters, RESTORE)
     self._objects = objects
     self._vocab_size = vocab_size
     self._chunks_per_object = chunks_per_object
-    kept = None
+    on_disk = None
     if disk is not None:
-      key = [[place.url(name), version] for name, version in objects]
+      key = [[files.url(name), version] for name, version in objects]
       identity = json.dumps([key, chunk]).encode()
       prefix = objects[0][0].replace("/", ".") if objects else ""
-      kept = disk, hashlib.sha256(identity).hexdigest(), prefix
+      on_disk = disk, hashlib.sha256(identity).hexdigest(), prefix
     source = object_chunks.ObjectChunks(
       self._reader,
       self._locate,
       self._decode,
       chunk_bytes=chunk * dtype.itemsize,
       chunks_per_object=chunks_per_object,
-      disk=kept,
+      disk=on_disk,
     )
-    self.read_through(source, cache_bytes, plans_ahead=place.is_remote)
+    self.read_through(source, cache_bytes, plans_ahead=files.is_remote)
 
   @abc.abstractmethod
   def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
@@ -95,7 +95,7 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
   def _check_ids(self, name: str, values: np.ndarray, first: int) -> None:
     """Raises StoreError where ids are not below the vocabulary size."""
     if self._vocab_size is not None:
-      url = self._reader.place.url(name)
+      url = self._reader.files.url(name)
       vocabulary.check_ids(url, values, first, self._vocab_size)
 
 
@@ -104,7 +104,7 @@ class Pages(ForeignArray):
 
   def __init__(
     self,
-    place: storage.Storage,
+    files: storage.Storage,
     page_object: VersionedObject,
     dtype: np.dtype,
     size: int,
@@ -115,7 +115,7 @@ class Pages(ForeignArray):
   ):
     """Reads nothing yet; `page` tokens are read as one."""
     super().__init__(
-      place,
+      files,
       [page_object],
       dtype,
       size,
@@ -144,7 +144,7 @@ class ZarrArrays(ForeignArray):
 
   def __init__(
     self,
-    place: storage.Storage,
+    files: storage.Storage,
     arrays: Sequence[Sequence[VersionedObject]],
     sizes: Sequence[int],
     array_format: zarr_chunks.Format,
@@ -156,7 +156,7 @@ class ZarrArrays(ForeignArray):
     """Reads nothing yet.
 
     Args:
-      place: Where the objects are.
+      files: Where the objects are.
       arrays: The objects of each array.
       sizes: Elements of each array that are in use.
       array_format: How they are stored.
@@ -167,7 +167,7 @@ class ZarrArrays(ForeignArray):
         read; raises StoreError.
     """
     super().__init__(
-      place,
+      files,
       [each for objects in arrays for each in objects],
       array_format.dtype,
       sum(sizes),
@@ -192,7 +192,7 @@ class ZarrArrays(ForeignArray):
   @property
   def path(self) -> str:
     """The first object."""
-    return self._reader.place.url(self._objects[0][0])
+    return self._reader.files.url(self._objects[0][0])
 
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
@@ -220,7 +220,7 @@ class ZarrArrays(ForeignArray):
     name, version = self._objects[number]
     self._check_object(name)
     if self._format.index == "none":
-      info = self._reader.place.head(name)
+      info = self._reader.files.head(name)
       if info is None or not info.size:
         raise self._damaged(name, "must be a chunk, got nothing")
       return np.asarray([[0, info.size]], np.int64)
@@ -251,5 +251,5 @@ class ZarrArrays(ForeignArray):
 
   def _damaged(self, name: str, what: str) -> errors.StoreError:
     return errors.StoreError(
-      f"{self._reader.place.url(name)}: {what}. {RESTORE}"
+      f"{self._reader.files.url(name)}: {what}. {RESTORE}"
     )

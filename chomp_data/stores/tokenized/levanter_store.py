@@ -67,12 +67,12 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
 
   def _open(self) -> base.Opened:
     options = self.options
-    place = opening.open_storage(self._path)
-    if not place.is_remote:
+    cache = opening.open_storage(self._path)
+    if not cache.is_remote:
       opening.open_local(self._path)
-    rows, total = _ledger(place)
-    corpus, parts = _find(place, list(rows), options.field)
-    if not place.is_remote and self._expected_hash is None:
+    rows, total = _ledger(cache)
+    corpus, parts = _find(cache, list(rows), options.field)
+    if not cache.is_remote and self._expected_hash is None:
       # Chunks have no checksum that is known: files are checked before.
       sidecar = files_index.sidecar_of(corpus)
       if sidecar is not None:
@@ -81,13 +81,13 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
     cache_bytes = self._cache_bytes
-    array_format = _EMPTY if not parts else _format(place, parts[0].data[0])
+    array_format = _EMPTY if not parts else _format(cache, parts[0].data[0])
     # Of the arrays only the format is read, once documents are indexed.
     return offsets_index.open_corpus(
       corpus,
       options,
       lambda before, check: foreign_arrays.ZarrArrays(
-        place,
+        cache,
         [part.data[1:] for part in parts],
         np.diff(before, prepend=0).tolist() if parts else [],
         array_format,
@@ -97,7 +97,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
         check,
       ),
       dtype=array_format.dtype,
-      ends=lambda: _ends(_shards(place, parts, array_format, rows, total)),
+      ends=lambda: _ends(_shards(cache, parts, array_format, rows, total)),
       key={"field": options.field},
       build=self._expected_hash is None,
       is_same=functools.partial(
@@ -201,15 +201,15 @@ def _files(
   return record_files.Corpus(root, tuple(names), root)
 
 
-def _ledger(place: storage.Storage) -> tuple[dict[str, int], int]:
+def _ledger(cache: storage.Storage) -> tuple[dict[str, int], int]:
   """Returns documents by directory, and of all.
 
   Raises:
     StoreError: If there is no ledger of a finished cache.
   """
-  path = place.url(LEDGER)
+  path = cache.url(LEDGER)
   try:
-    data = place.get(LEDGER, check=json.loads)
+    data = cache.get(LEDGER, check=json.loads)
     ledger = json_values.parse(dict[str, Any], data, "the ledger")
     total = _count(ledger["total_num_rows"], "total_num_rows")
     finished = json_values.decode(bool, ledger["is_finished"], "is_finished")
@@ -221,8 +221,8 @@ def _ledger(place: storage.Storage) -> tuple[dict[str, int], int]:
     for name in ledger["finished_shards"] if sharded else ():
       # Only of shards are names those of directories.
       relative_names.check(name, path)
-      if not place.is_remote:
-        relative_names.path_below(place.path, name, path)
+      if not cache.is_remote:
+        relative_names.path_below(cache.path, name, path)
       rows[name] = _count(ledger["shard_rows"][name], f"shard_rows.{name}")
   except errors.StoreError:
     raise
@@ -233,7 +233,7 @@ def _ledger(place: storage.Storage) -> tuple[dict[str, int], int]:
     ) from error
   if not finished:
     raise errors.StoreError(
-      f"{place.path} must be a finished cache, got one that is being written."
+      f"{cache.path} must be a finished cache, got one that is being written."
       " Wait for it, or build it again."
     )
   if not sharded:
@@ -249,15 +249,15 @@ def _count(value: Any, name: str) -> int:
 
 
 def _find(
-  place: storage.Storage, shards: list[str], field: str
+  cache: storage.Storage, shards: list[str], field: str
 ) -> tuple[files_index.Files, list[_Part]]:
   """Returns the objects of a field of a cache, and those of each shard."""
-  if place.is_remote:
+  if cache.is_remote:
     # All of the shards together: a listing of each costs more.
-    there = set(place.names(f"{field}/" if shards == [""] else ""))
+    there = set(cache.names(f"{field}/" if shards == [""] else ""))
     files = None
   else:
-    files = _files(pathlib.Path(place.path), shards, field)
+    files = _files(pathlib.Path(cache.path), shards, field)
     there = set(files.names)
   num_chunks: dict[str, int] = collections.defaultdict(int)
   for name in there:
@@ -269,7 +269,7 @@ def _find(
     array = f"{shard}/{field}/{part}".lstrip("/")
     if f"{array}/zarr.json" not in there:
       raise errors.StoreError(
-        f"{place.url(array)} must be an array of a field of the cache, got no"
+        f"{cache.url(array)} must be an array of a field of the cache, got no"
         " zarr.json. Set `field` to one that is there."
       )
     # What is missing between them is named below.
@@ -278,12 +278,12 @@ def _find(
   names = [LEDGER, *itertools.chain.from_iterable(arrays)]
   if files is None:
     what = "an object of the cache"
-    corpus = object_corpus.find(place.path, names, place.path, what)
+    corpus = object_corpus.find(cache.path, names, cache.path, what)
     versions = dict(zip(names, corpus.versions, strict=True))
   else:
     for name in sorted(set(names) - there):
       raise errors.StoreError(
-        f"{place.url(name)} must exist, got none. {foreign_arrays.RESTORE}"
+        f"{cache.url(name)} must exist, got none. {foreign_arrays.RESTORE}"
       )
     corpus, versions = files, dict.fromkeys(names)
   objects = [[(name, versions[name]) for name in array] for array in arrays]
@@ -294,27 +294,27 @@ def _find(
 
 
 def _format(
-  place: storage.Storage, metadata: foreign_arrays.VersionedObject
+  cache: storage.Storage, metadata: foreign_arrays.VersionedObject
 ) -> zarr_chunks.Format:
   """Returns how an array is stored."""
   name, version = metadata
   formats: list[zarr_chunks.Format] = []
 
   def check(data: bytes) -> None:
-    formats[:] = [zarr_chunks.format_of(place.url(name), data)]
+    formats[:] = [zarr_chunks.format_of(cache.url(name), data)]
 
   try:
-    place.get(name, check=check, version=version)
+    cache.get(name, check=check, version=version)
   except FileNotFoundError:
     raise errors.StoreError(
-      f"{place.url(name)} must exist, got no such object any more. Put it back,"
+      f"{cache.url(name)} must exist, got no such object any more. Put it back,"
       " or start again."
     ) from None
   return formats[0]
 
 
 def _shards(
-  place: storage.Storage,
+  cache: storage.Storage,
   parts: list[_Part],
   array_format: zarr_chunks.Format,
   rows: dict[str, int],
@@ -323,13 +323,16 @@ def _shards(
   """Returns the offsets of all shards, checked against the ledger."""
   shards: list[_Shard] = []
   for part, expected in zip(parts, rows.values(), strict=True):
-    metadata, path = place.url(part.data[0][0]), place.url(part.offsets[0][0])
-    if part is not parts[0] and _format(place, part.data[0]) != array_format:
+    metadata, path = (
+      cache.url(part.data[0][0]),
+      cache.url(part.offsets[0][0]),
+    )
+    if part is not parts[0] and _format(cache, part.data[0]) != array_format:
       raise errors.StoreError(
         f"{metadata} must be as that of other shards, got another. Name them"
         " as two stores."
       )
-    offsets_format = _format(place, part.offsets[0])
+    offsets_format = _format(cache, part.offsets[0])
     size = offsets_format.file * (len(part.offsets) - 1)
     if expected >= size:
       raise errors.StoreError(
@@ -337,7 +340,12 @@ def _shards(
         f" {size}. {foreign_arrays.RESTORE}"
       )
     offsets = foreign_arrays.ZarrArrays(
-      place, [part.offsets[1:]], [size], offsets_format, None, _OFFSETS_BYTES
+      cache,
+      [part.offsets[1:]],
+      [size],
+      offsets_format,
+      None,
+      _OFFSETS_BYTES,
     )
     # The first element is no offset but the number of documents.
     count = int(offsets.read(0, 1)[0])
@@ -356,7 +364,7 @@ def _shards(
   num_documents = sum(shard.num_documents for shard in shards)
   if num_documents != total:
     raise errors.StoreError(
-      f"{place.path} must hold the {total} documents of {LEDGER}, got"
+      f"{cache.path} must hold the {total} documents of {LEDGER}, got"
       f" {num_documents}. {foreign_arrays.RESTORE}"
     )
   return shards

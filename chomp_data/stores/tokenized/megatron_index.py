@@ -30,7 +30,7 @@ TNTIDX = b"TNTIDX\x00\x00"
 # Codes of dtypes in both formats; 6 and 7 are floats, which are no ids.
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
-# As many bytes as tell the dtype; no file has fewer.
+# Bytes of a header up to the dtype; no file has fewer.
 DTYPE_BYTES = 24
 _PART = 1 << 20
 _RESTORE = "Restore the file from a copy, or write it again."

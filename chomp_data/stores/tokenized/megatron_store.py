@@ -113,7 +113,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
 
     def pages(before: np.ndarray, page: int, cache_bytes: int) -> base.Tokens:
       return foreign_arrays.Pages(
-        corpus.place,
+        corpus.files,
         (corpus.names[0], corpus.versions[0]),
         dtype,
         int(before[-1]),
@@ -146,7 +146,7 @@ def _ends_of(
   corpus: object_corpus.ObjectCorpus, boundaries: str
 ) -> Iterator[np.ndarray]:
   """Yields where documents end, by an `.idx` that is read whole."""
-  index = megatron_index.Index(corpus.path(1), corpus.brought(1))
+  index = megatron_index.Index(corpus.path(1), corpus.download(1))
   expected, size = index.num_tokens * index.dtype.itemsize, corpus.size(0)
   if size != expected:
     raise errors.StoreError(

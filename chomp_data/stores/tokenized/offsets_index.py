@@ -221,7 +221,7 @@ def _built(
 
 
 def _sampled(num_tokens: int) -> np.ndarray:
-  """Returns (start, length) of the spans that tell a corpus from others."""
+  """Returns (start, length) of the spans that identify a corpus."""
   if num_tokens <= _SPANS * _SPAN_TOKENS:
     starts = np.arange(0, num_tokens, _SPAN_TOKENS)
   else:

@@ -22,7 +22,7 @@ class ChunkedArray(stored_array.StoredArray):
 
   def __init__(
     self,
-    place: storage.Storage,
+    files: storage.Storage,
     name: str,
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
@@ -34,7 +34,7 @@ class ChunkedArray(stored_array.StoredArray):
     """Reads nothing yet.
 
     Args:
-      place: The store's.
+      files: The store's.
       name: The array's.
       entry: Its layout and checksum.
       table: What is known of its chunks.
@@ -44,10 +44,10 @@ class ChunkedArray(stored_array.StoredArray):
         at least.
       disk: Where chunks are kept on a local disk and the store's hash, or None.
     """
-    super().__init__(place.url(name), entry, table, counters, check)
+    super().__init__(files.url(name), entry, table, counters, check)
     self._name = name
     self._reader = object_chunks.ObjectReader(
-      place, counters, manifest_lib.RESTORE
+      files, counters, manifest_lib.RESTORE
     )
     source = object_chunks.ObjectChunks(
       self._reader,
@@ -58,7 +58,7 @@ class ChunkedArray(stored_array.StoredArray):
       disk=None if disk is None else (*disk, name),
       has_crc=True,
     )
-    self.read_through(source, cache_bytes, plans_ahead=place.is_remote)
+    self.read_through(source, cache_bytes, plans_ahead=files.is_remote)
     self._indexes = object_chunks.ChunkIndexes(self._look_up)
     self._table_lock = threading.Lock()
 
@@ -84,7 +84,7 @@ class ChunkedArray(stored_array.StoredArray):
     with self._table_lock:
       self.table.crc32c(chunks.start)
       sizes = self.table.stored_bytes(chunks)
-    if self._reader.place.is_remote and sizes is not None:
+    if self._reader.files.is_remote and sizes is not None:
       stored = np.asarray(sizes, np.int64) + array_layout.CRC_BYTES
       return np.stack([np.cumsum(stored) - stored, stored], axis=1)
     index: list[np.ndarray] = []
