@@ -81,7 +81,7 @@ def chunks_opened(monkeypatch):
 
 
 def test_few_files_of_a_cache_of_many_are_looked_at(caches, monkeypatch):
-  monkeypatch.setattr(record_files, "_MOST_STAMPS", 4)
+  monkeypatch.setattr(record_files, "MAX_STAMPS", 4)
   store = open_levanter(caches)
   wanted = [read(store, i) for i in range(store.num_documents)]
   sent = pickle.dumps(store)
@@ -100,7 +100,7 @@ def test_few_files_of_a_cache_of_many_are_looked_at(caches, monkeypatch):
 def test_a_changed_file_of_a_cache_of_many_is_found_when_it_is_read(
   caches, monkeypatch, change
 ):
-  monkeypatch.setattr(record_files, "_MOST_STAMPS", 4)
+  monkeypatch.setattr(record_files, "MAX_STAMPS", 4)
   store = open_levanter(caches)
   last = store.num_documents - 1
   file = caches / f"part-{NUM_SHARDS - 1}" / "input_ids" / "data" / "c" / "0"
