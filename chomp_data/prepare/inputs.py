@@ -21,7 +21,6 @@ from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import saved_datasets
 from chomp_data.storage import opening
-from chomp_data.storage import paths
 from chomp_data.storage import storage
 
 SHARD_BYTES = 32 * 2**20
@@ -52,8 +51,8 @@ def discover(
   files: dict[str, base.InputFile] = {}
   for pattern in patterns:
     matches = 0
-    is_url = paths.is_url(pattern)
-    for path, name, info in (_objects if is_url else _local_files)(pattern):
+    is_remote = opening.open_object(pattern)[0].is_remote
+    for path, name, info in (_objects if is_remote else _local_files)(pattern):
       matches += 1
       if path in files or _is_skipped(path, name, excludes, skip):
         continue
@@ -73,7 +72,7 @@ def discover(
       )
     if not matches:
       fix = "and quote it so that the shell leaves it alone"
-      if is_url:
+      if is_remote:
         fix = "or see that the bucket exists and may be listed"
       problems.append(
         f"`--input` must match a file, got {pattern!r}, which matches none."
