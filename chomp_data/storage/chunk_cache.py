@@ -64,7 +64,7 @@ class ChunkSource(Protocol):
 
 
 class Counters(Protocol):
-  """What is counted of reads; see `stores.Counters`."""
+  """What is counted of reads, as `stores.Counters`."""
 
   chunk_requests: int
   chunks_fetched: int
@@ -107,7 +107,7 @@ class Budget:
     self.add(-cache.held_bytes)
 
   def add(self, num_bytes: int) -> None:
-    """Counts bytes that a cache holds from now on, or no more."""
+    """Adds to the bytes that caches hold; negative for evicted ones."""
     with self._lock:
       self.held_bytes += num_bytes
 

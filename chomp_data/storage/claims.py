@@ -65,7 +65,7 @@ class Claim:
   """
 
   def __init__(self, path: str, store: str):
-    """Asks nothing yet; see `held`."""
+    """Requests nothing; the arguments are those of `held`."""
     self.left: str | None = store
     self._path = path
     self._objects = bucket.BucketStorage(claim_url(path))
@@ -330,7 +330,9 @@ def _process(pid: int) -> list[str] | None:
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     state, *_ = fields.split()
     if state in "ZX":
-      return None  # It has ended, and nobody has asked for its status.
+      return (
+        None  # A zombie: it has ended, and its parent has not waited for it.
+      )
     return [boot, space, fields.split()[19]]
   except (OSError, IndexError, ValueError):
     return None

@@ -78,7 +78,7 @@ class ObjectReader:
     check: storage.Check,
     version: int | str | None = None,
   ) -> bytes:
-    """Returns checked bytes of an object; see `Storage.get`.
+    """Returns checked bytes of an object, as `Storage.get`.
 
     Raises:
       StoreError: If it is missing, or cannot be read.

@@ -108,7 +108,7 @@ class DamagedAnswer(Exception):
   """
 
   def __init__(self, error: Exception, answer: Any = None):
-    """See the attributes."""
+    """Sets the attributes."""
     super().__init__(str(error))
     self.error: Exception = error
     self.answer: Any = answer

@@ -19,7 +19,7 @@ def beat() -> None:
   """Counts a beat of this process.
 
   Raises:
-    Stopped: If this thread was asked to stop; see `background.check`.
+    Stopped: If this thread was asked to stop.
   """
   global _beats
   background.check()

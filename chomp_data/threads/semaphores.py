@@ -5,8 +5,8 @@
 `multiprocessing` keeps the locks of processes that it spawns in `/dev/shm`, 25
 for each loader worker. They are removed when the process ends, by itself or by
 a helper process of Python's; where a signal kills all of a process group, that
-ends, too, and they stay. So here their names say whose they are, and whoever
-starts processes next removes those whose owner has ended:
+ends, too, and they stay. So here their names identify their owner, and the
+next process that starts others removes those whose owner has ended:
 
     sem.chomp-4026531836-1234-56789-x1_9a0b2
 

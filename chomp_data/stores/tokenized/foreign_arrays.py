@@ -100,7 +100,7 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
 
 
 class Pages(ForeignArray):
-  """The tokens of a flat object of integers; see `base.Tokens`."""
+  """The tokens of a flat object of integers, as `base.Tokens`."""
 
   def __init__(
     self,
@@ -140,7 +140,7 @@ class Pages(ForeignArray):
 
 
 class ZarrArrays(ForeignArray):
-  """Zarr arrays of one format, one after the other; see `base.Tokens`."""
+  """Zarr arrays of one format, one after the other, as `base.Tokens`."""
 
   def __init__(
     self,

@@ -371,7 +371,7 @@ def _shards(
 
 
 def _ends(shards: list[_Shard]) -> Iterator[np.ndarray]:
-  """Yields where documents end, in parts; see `open_corpus`."""
+  """Yields where documents end, int64[n], in parts."""
   tokens_before = 0
   for shard in shards:
     last = 0

@@ -17,7 +17,7 @@ RESTORE = "Restore the file from a copy, or write it again."
 
 
 class MappedTokens:
-  """The tokens of all documents, one after the other; see `base.Tokens`.
+  """The tokens of all documents, one after the other, as `base.Tokens`.
 
   Attributes:
     counters: What was read in this process; there are no chunks.
@@ -50,7 +50,7 @@ class MappedTokens:
     out: np.ndarray,
     positions: np.ndarray,
   ) -> None:
-    """Copies spans; see `base.Store.copy_tokens`."""
+    """Copies spans, as `base.Store.copy_tokens`."""
     starts, lengths, positions = map(np.asarray, (starts, lengths, positions))
     size = len(self._file)
     span_reads.check_spans(starts, lengths, size, positions, len(out))
@@ -79,7 +79,7 @@ class MappedTokens:
       self._check_ids(starts, lengths)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Asks the system to read ahead; see `base.Store.prefetch`."""
+    """Asks the system to read ahead, as `base.Store.prefetch`."""
     span_reads.check_spans(starts, lengths, len(self._file))
     ranges, sizes = span_reads.coalesced_ranges(starts, lengths)
     self.counters.coalesced_ranges += len(ranges)

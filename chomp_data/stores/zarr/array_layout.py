@@ -171,7 +171,7 @@ def index_of(stored_bytes: Sequence[int], num_slots: int) -> bytes:
 
 
 def decode_entries(data: bytes) -> np.ndarray:
-  """Decodes a shard's index, whoever wrote it.
+  """Decodes a shard's index, of any writer.
 
   Args:
     data: Its bytes, with its crc32c at the end.

@@ -3,7 +3,7 @@
 """The arrays of a store: what is known of their chunks, which are checked.
 
 Every chunk's crc32c is checked against its table at its first touch in a
-process, and nothing of a chunk is handed out before.
+process, and no value of a chunk is returned before.
 """
 
 from collections.abc import Callable
