@@ -46,7 +46,7 @@ class Format:
 
   @property
   def index_range(self) -> tuple[int, int | None]:
-    """Where the index of an object begins and ends, as `Storage.get` takes it."""
+    """Where the index of an object begins and ends, as in `Storage.get`."""
     size = 16 * (self.file // self.chunk) + array_layout.CRC_BYTES
     return (-size, None) if self.index == "end" else (0, size)
 
