@@ -364,6 +364,11 @@ def _keys(record: Mapping[str, Any]) -> str:
     names.append(key)
     if isinstance(value, Mapping):
       names += [f"{key}.{inner}" for inner in sorted(value)]
+  return first_names(names)
+
+
+def first_names(names: list[str]) -> str:
+  """Returns the first keys or columns, and how many more there are."""
   more = len(names) - _MOST_KEYS
   return f"{names[:_MOST_KEYS]}{f' and {more} more' if more > 0 else ''}"
 

@@ -190,6 +190,7 @@ def prepare(
     resumes = options.overwrite or not holds_store
     run = _Run(options, output.work if resumes else "", engine, report)
     plan = _planned(run, files)
+    del files  # The plan has them, with their kinds and versions.
     refused = {file for file, _ in plan.refused}
     read = [file for file in plan.files if file not in refused]
     prepared = options_lib.identity(

@@ -151,27 +151,14 @@ class InputKind(abc.ABC):
 def opened(
   file: InputFile, *, until: int | None = None, buffered: bool = True
 ) -> Any:
-  """Returns a file that is open to read bytes, and to seek.
-
-  Args:
-    file: Which.
-    until: Of an object little is read ahead beyond it; None is its end.
-    buffered: Of an object, whether more than what is asked for is read.
-
-  Raises:
-    OSError: If it cannot be opened.
-  """
+  """Returns an open file, as `Storage.open_file` does."""
   storage, name = opening.open_object(file.path)
   return storage.open_file(name, file.size, until=until, buffered=buffered)
 
 
 @contextlib.contextmanager
 def ends_of(file: InputFile) -> Iterator[Any]:
-  """Opens a file to look at how it begins and ends.
-
-  Yields:
-    The file, open to read bytes and to seek; of an object the first and the
-    last 64 KiB are a request each.
+  """Opens a file to read its begin and its end, as `Storage.open_ends` does.
 
   Raises:
     PrepareError: If it cannot be opened.

@@ -15,8 +15,6 @@ from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 
-_MOST_COLUMNS = 20
-
 # Rows that become Python's own objects at once.
 MAX_ROWS = 1_024
 _MOST_BYTES = 4 * 2**20
@@ -67,11 +65,9 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
         names.append(field.name)
         if _is_struct(field.type):
           names += [f"{field.name}.{inner.name}" for inner in field.type]
-      more = len(names) - _MOST_COLUMNS
       raise errors.BadInput(
         path,
-        f"must have the column {key!r}, got {names[:_MOST_COLUMNS]}"
-        f"{f' and {more} more' if more > 0 else ''}.",
+        f"must have the column {key!r}, got {records.first_names(names)}.",
         f"Correct --{flag}, or leave the file out with --exclude.",
         "no column",
       )

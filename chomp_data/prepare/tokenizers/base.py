@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every tokenizer is, and what they share."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -198,6 +199,22 @@ def special_texts(tokenizer: Tokenizer) -> tuple[tuple[str, str], ...]:
 def all_special_texts(tokenizer: Tokenizer) -> tuple[str, ...]:
   """Returns the texts of all tokens that text may spell as special ones."""
   return tuple(sorted(getattr(tokenizer, "special", ())))
+
+
+def decoded(
+  ids: np.ndarray,
+  is_special: np.ndarray,
+  name: Callable[[int], str],
+  text: Callable[[np.ndarray], str],
+) -> str:
+  """Returns the text of ids, special ones by their names."""
+  edges = np.flatnonzero(is_special).tolist()
+  parts = []
+  for low, high in zip([-1, *edges], [*edges, len(ids)], strict=True):
+    if low >= 0:
+      parts.append(name(int(ids[low])))
+    parts.append(text(ids[low + 1 : high]))
+  return "".join(parts)
 
 
 def text_of(text: str | bytes) -> str:

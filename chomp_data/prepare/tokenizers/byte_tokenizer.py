@@ -67,11 +67,9 @@ class ByteTokenizer:
     if np.any((ids < 0) | (ids >= VOCAB_SIZE)):
       wrong = ids[(ids < 0) | (ids >= VOCAB_SIZE)][0]
       raise ValueError(f"`ids` must be in 0 .. {VOCAB_SIZE - 1}, got {wrong}.")
-    edges = np.flatnonzero(ids > 255).tolist()
-    parts = []
-    for low, high in zip([-1, *edges], [*edges, len(ids)], strict=True):
-      if low >= 0:
-        parts.append(_SPECIALS[int(ids[low])])
-      text = ids[low + 1 : high].astype(np.uint8).tobytes()
-      parts.append(text.decode(errors="replace"))
-    return "".join(parts)
+    return base.decoded(
+      ids,
+      ids > 255,
+      _SPECIALS.__getitem__,
+      lambda text: text.astype(np.uint8).tobytes().decode(errors="replace"),
+    )

@@ -25,15 +25,7 @@ class HuggingFaceTokenizer:
   takes_bytes = False
 
   def __init__(self, file: bytes, spec: base.TokenizerSpec):
-    """Parses the file.
-
-    Args:
-      file: The content of `tokenizer.json`.
-      spec: Where it came from, and names of special tokens.
-
-    Raises:
-      PrepareError: If it is no tokenizer, or has no token of a given name.
-    """
+    """Parses the content of a file, as `kinds.FILES` says."""
     # Imported where it is used: stores of bytes do without it.
     import tokenizers
 

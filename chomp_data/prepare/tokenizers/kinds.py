@@ -18,8 +18,11 @@ from chomp_data.storage import opening
 BYTE = "byte"
 _HUGGINGFACE_FILE = "tokenizer.json"
 
-# By the kind that a store names: (whether a file is one, its class). In the
-# order of asking: the JSON of tiktoken is an object, too.
+# By the kind that a store names: (whether a file is one, its class), tried in
+# this order: the JSON of tiktoken is an object, too. A class takes the content
+# of the file and where it came from, with the names of special tokens. It
+# raises PrepareError if the file is damaged or lacks a token that is named, or
+# if the library is not installed.
 FILES: dict[
   str,
   tuple[

@@ -27,16 +27,7 @@ class SentencePieceTokenizer:
   takes_bytes = False
 
   def __init__(self, file: bytes, spec: base.TokenizerSpec):
-    """Parses the file.
-
-    Args:
-      file: The content of the `.model`.
-      spec: Where it came from, and names of special tokens.
-
-    Raises:
-      PrepareError: If it is no model, has no token of a given name, or
-        sentencepiece is not installed.
-    """
+    """Parses the content of a file, as `kinds.FILES` says."""
     library = base.library("sentencepiece", "sentencepiece", spec.source)
     base.refuse_options(
       spec, ("pattern", "special_tokens"), "a SentencePiece model"
@@ -119,10 +110,9 @@ class SentencePieceTokenizer:
   def decode(self, ids: np.ndarray) -> str:
     """Returns the text of ids."""
     ids = np.asarray(ids, np.int64)
-    edges = np.flatnonzero(self._control[ids]).tolist()
-    parts = []
-    for low, high in zip([-1, *edges], [*edges, len(ids)], strict=True):
-      if low >= 0:
-        parts.append(self._model.id_to_piece(int(ids[low])))
-      parts.append(self._model.decode(ids[low + 1 : high].tolist()))
-    return "".join(parts)
+    return base.decoded(
+      ids,
+      self._control[ids],
+      self._model.id_to_piece,
+      lambda text: self._model.decode(text.tolist()),
+    )

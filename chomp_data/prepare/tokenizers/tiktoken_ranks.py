@@ -77,16 +77,7 @@ class TiktokenTokenizer:
   takes_bytes = False
 
   def __init__(self, file: bytes, spec: base.TokenizerSpec):
-    """Parses the file.
-
-    Args:
-      file: Its content: ranks, or what a store keeps.
-      spec: Where it came from, and what it does not say.
-
-    Raises:
-      PrepareError: If it is damaged, its pattern is neither given nor known, or
-        tiktoken is not installed.
-    """
+    """Parses ranks, or the file of a store, as `kinds.FILES` says."""
     library = base.library("tiktoken", "tiktoken", spec.source)
     if file.startswith(_BEGIN):
       base.refuse_options(
