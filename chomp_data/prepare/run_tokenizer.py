@@ -72,8 +72,8 @@ class _PartialWork:
   """The tokenizer that a store was begun with.
 
   Attributes:
-    source: Where it came from.
-    info: What the store will say of it.
+    source: Its path or URL, or 'byte'.
+    info: Its entry in the store's manifest.
   """
 
   source: str

@@ -19,6 +19,7 @@ import pytest
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
+from chomp_data.prepare import lazy
 from chomp_data.prepare import parts
 from chomp_data.prepare import progress
 from chomp_data.prepare import run
@@ -461,6 +462,19 @@ def test_results_carry_the_number_of_their_task():
     for _ in range(2):
       assert dict(engine.run(abs, tasks)) == {0: 3, 1: 5, 2: 7, 3: 9}
     engine.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tasks_are_made_as_workers_need_them(workers):
+  numbers = []
+  tasks = lazy.LazySequence(lambda i: numbers.append(i) or -i, 200)
+  engine = engines.Pool(workers)
+  results = engine.run(abs, tasks)
+  first, result = next(results)
+  assert result == first
+  assert len(numbers) < 20
+  assert {first, *(number for number, _ in results)} == set(range(200))
+  engine.close()
 
 
 def test_workers_import_what_they_need_only():
