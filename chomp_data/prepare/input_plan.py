@@ -9,7 +9,7 @@ work, so that a run that was killed does not look again:
 
     plan/KEY    a file of a CRC-32C and JSON, named by all that decides it
 
-A `Plan` holds 32 bytes per piece; pieces are made of them when they are read.
+A `Plan` holds 40 bytes per piece; pieces are made of them when they are read.
 """
 
 from collections.abc import Callable

@@ -8,6 +8,7 @@ name, and their pieces grouped by bytes, never by the number of workers, so that
 the order of documents is a function of the files alone.
 """
 
+import array
 from collections.abc import Iterator
 from collections.abc import Sequence
 import fnmatch
@@ -90,7 +91,7 @@ def group(
   pieces: Sequence[base.InputPiece], shard_bytes: int = SHARD_BYTES
 ) -> Sequence[tuple[base.InputPiece, ...]]:
   """Groups pieces into input shards of about `shard_bytes`, in order."""
-  edges, size = [0], 0
+  edges, size = array.array("q", [0]), 0
   for end, piece in enumerate(pieces, 1):
     size += piece.size
     if size >= shard_bytes or end == len(pieces):
