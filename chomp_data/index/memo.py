@@ -7,10 +7,11 @@
     values by weight, or that may be missing   `Memo`
 
 Caches never change a value and may be dropped at any time. Those of this module
-are dropped when an object is pickled; a cached property is pickled, so it is
-small, or of an object that is itself in a cache. Sums that grow from their
-start, such as the first rows of epochs, are no caches: each is an attribute
-that is replaced by a longer one.
+are dropped when an object is pickled. A cached property is pickled, and in
+Python 3.11 one thread at a time computes it, of all objects: it is small and
+quick, else a property is `remembered`. Sums that grow from their start, such as
+the first rows of epochs, are no caches: each is an attribute that is replaced
+by a longer one.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -312,7 +311,8 @@ class OrderedDocuments:
         yield windows, documents.packed_lengths(document, stored)
         bar.update(len(document))
 
-  @functools.cached_property
+  @property
+  @memo.remembered(1)
   def window_tokens(self) -> np.ndarray:
     """int64[num_windows], the tokens packed from each window."""
     order = self._order
@@ -325,7 +325,8 @@ class OrderedDocuments:
       parts.append(np.add.reduceat(tokens, np.cumsum(sizes) - sizes))
     return np.concatenate(parts)
 
-  @functools.cached_property
+  @property
+  @memo.remembered(1)
   def window_starts(self) -> columns.Column:
     """The tokens before each window, and then their sum."""
     block_sums = self._documents.block_sums

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from concurrent import futures
-import functools
 import os
 import time
 from typing import Any
@@ -182,7 +181,8 @@ class PackedOrder:
     # Open side indexes by name.
     self._indexes = memo.Memo(3)
 
-  @functools.cached_property
+  @property
+  @memo.remembered(1)
   def row_starts(self) -> np.ndarray:
     """int64[num_windows + 1], the rows before each window."""
     if self._packing.exact:
