@@ -214,9 +214,16 @@ class SpliceSource(store_source.StoreSource):
     slots = slots[slots < len(self._schedule.ends(epoch))]
     return intervals.merged(*self._schedule.rows_of_slots(slots, epoch))
 
-  def quotas(self) -> np.ndarray:
-    """Returns the rows of an epoch after the ramp by document, int64[D]."""
-    return self._schedule.quotas(self.epochs.ramp)
+  def quotas(self, row: int | None = None) -> np.ndarray:
+    """Returns the rows of an epoch by selected document, int64[D].
+
+    Args:
+      row: A row of that epoch; None is an epoch after the ramp.
+    """
+    epoch = self.epochs.ramp
+    if row is not None:
+      epoch = int(self.epochs.locate(np.asarray([row]))[0][0])
+    return self._schedule.quotas(epoch)
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
