@@ -36,7 +36,6 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.prepare import option_fields
 from chomp_data.prepare import templates
-from chomp_data.stores import labels
 
 # Part of the identity of prepared chats: increased when the rules change.
 RULES_VERSION = 2
@@ -526,6 +525,9 @@ def _weight(message: Mapping[str, Any], number: int, where: str) -> float:
 
 def checked_weight(value: Any, what: str, where: str) -> float:
   """Returns a weight of a record; raises BadInput if it is none."""
+  # Not at import: reading stores needs what workers do not.
+  from chomp_data.stores import labels
+
   number = isinstance(value, int | float) and not isinstance(value, bool)
   # Of float32: some are too large there, and some are 0 that were not.
   weight = labels.weight(value) if number else math.nan
