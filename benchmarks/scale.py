@@ -10,8 +10,9 @@ Parts, each a table (`--parts` runs some); the first two in CPU seconds:
   blocks, balanced in tokens, batches of 1,024 rows: to build the run, its first
   plan and a later one, its first batch; descriptors and anonymous memory on top
   of a run of one source. Indexes are built before and lie beside the stores.
-- stages: a chain in which weights change every 1,000 rows: to build it, and the
-  first rows of its last stage.
+- stages: a chain in which weights change every 1,000 or 64,000 rows: to build
+  it, and the first rows of its last stage; of numbers in memory, and of rows
+  packed by 'exact' without an index, whose sums need windows to be packed.
 - packed: First-Fit-Decreasing over `--documents` lengths that are drawn to a
   file of 8 bytes each, in a process of its own: on one core and on all; killed
   at half of its time and started again; opened by another process.
@@ -30,6 +31,7 @@ stores of ten billion: `--parts=virtual --virtual=10000000000`.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import fractions
 import hashlib
 import os
@@ -45,10 +47,12 @@ import corpora
 import harness
 import numpy as np
 
+import chomp_data
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.mix import interleave
 from chomp_data.pack import bins as bin_source
+from chomp_data.sources import source_units
 from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
 from tests.mix import unit_lists
@@ -64,7 +68,7 @@ _VIRTUAL = flags.DEFINE_integer(
 _ROWS = 1_024  # of a global batch
 _SEQ_LEN = harness.SEQ_LEN
 _STEPS = 64  # batches over which a later plan is measured
-_PERIOD = 1_000  # rows of a stage
+_PERIODS = (1_000, 64_000)  # rows of a stage
 _PACKED_BYTES = 8  # kept of a document, at most
 
 
@@ -106,35 +110,56 @@ def sources(counts: tuple[int, ...], directory: pathlib.Path) -> harness.Table:
   return f"Mixes of many sources, batches of {_ROWS} rows, CPU ms", lines
 
 
-def stages(counts: tuple[int, ...]) -> harness.Table:
+def stages(
+  counts: tuple[int, ...], packed_stages: int, directory: pathlib.Path
+) -> harness.Table:
   """Measures chains of some numbers of stages."""
   rng = np.random.default_rng(0)
-  sequences = {
+  in_memory = {
     name: unit_lists.ArrayUnits(rng.integers(1, 2_048, 5_000), None)
     for name in "abc"
   }
-  lines = [["stages", "build, ms", "first rows of the last stage, ms"]]
-  for count in counts:
-    chain = [
-      interleave.Stage(
-        _PERIOD * i,
-        {
-          name: fractions.Fraction(100 + 800 * (i * step % 97) // 97, 1_000)
-          for step, name in enumerate(sequences, 1)
-        },
-      )
-      for i in range(count)
-    ]
-    made: list[interleave.Interleave] = []
-    build = _ms(
-      lambda made=made, chain=chain: made.append(
-        interleave.Interleave(sequences, chain, 0)
-      )
-    )
-    rows = _PERIOD * (count - 1) + np.arange(_ROWS)
-    last = _ms(lambda made=made, rows=rows: made[0].locate(rows))
-    lines.append([str(count), f"{build:.3g}", f"{last:.3g}"])
+  lines = [["stages", "rows of a stage", "units"]]
+  lines[0] += ["build, ms", "first rows of the last stage, ms"]
+  for period in _PERIODS:
+    for count in counts:
+      lines.append(_chain("in memory", in_memory, count, period))
+  exact = {name: _exact_units(directory, name) for name in "abc"}
+  lines.append(_chain("exact rows", exact, packed_stages, _PERIODS[-1]))
   return "Chains of stages, three sources, CPU ms", lines
+
+
+def _exact_units(
+  directory: pathlib.Path, name: str
+) -> source_units.SourceUnits:
+  """Returns the tokens of rows that are packed when they are asked for."""
+  store = corpora.LengthsStore(directory / f"lengths_{name}", 100_000)
+  options = chomp_data.BinOptions(packing_algorithm="exact")
+  rows = chomp_data.BinSource(store, options, seq_len=_SEQ_LEN, name=name)
+  shuffle = chomp_data.ShuffleOptions(kind="block")
+  ordered = chomp_data.ShuffledSource(rows, shuffle, seed=0)
+  return source_units.SourceUnits(ordered, "tokens", None)
+
+
+def _chain(
+  units: str, sequences: Mapping[str, Any], count: int, period: int
+) -> list[str]:
+  """Returns a line about one chain of stages."""
+  chain = [
+    interleave.Stage(
+      period * i,
+      {
+        name: fractions.Fraction(100 + 800 * (i * step % 97) // 97, 1_000)
+        for step, name in enumerate(sequences, 1)
+      },
+    )
+    for i in range(count)
+  ]
+  merges: list[interleave.Interleave] = []
+  build = _ms(lambda: merges.append(interleave.Interleave(sequences, chain, 0)))
+  rows = period * (count - 1) + np.arange(_ROWS)
+  last = _ms(lambda: merges[0].locate(rows))
+  return [str(count), f"{period:,}", units, f"{build:.3g}", f"{last:.3g}"]
 
 
 def packed(documents: int, directory: pathlib.Path) -> harness.Table:
@@ -392,7 +417,9 @@ if __name__ == "__main__":
       "sources": lambda directory: sources(
         _small((3, 32, 200), (2, 5)), directory / "scale"
       ),
-      "stages": lambda _: stages(_small((1, 500, 5_000), (1, 50))),
+      "stages": lambda directory: stages(
+        _small((1, 500, 5_000), (1, 50)), _small(1_000, 2), directory / "scale"
+      ),
       "packed": lambda directory: packed(
         _small(_DOCUMENTS.value, 600_000), directory / "scale"
       ),
