@@ -83,7 +83,7 @@ def test_rows_that_are_placed(case, data):
   size = len(spans)
   rng = np.random.default_rng(draw(st.integers(0, 2**32)))
   flags = {
-    n: rng.random(size) < 0.5 for n in ("gone", "bos", "eos") if draw(one)
+    n: rng.random(size) < 0.5 for n in ("masked", "bos", "eos") if draw(one)
   }
   if "eos" in flags and "bos" in flags:
     flags["eos"] &= (spans.length > 1) | ~flags["bos"]
