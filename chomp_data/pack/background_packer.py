@@ -32,16 +32,17 @@ class BackgroundPacker:
     # Another process starts threads of its own.
     return BackgroundPacker, (self._packing,)
 
-  def request(self, order: int) -> None:
+  def request(self, order: int, sums_only: bool = False) -> None:
     """Starts to pack an order, unless it or a later one was requested before.
 
     Args:
       order: The epoch whose order of documents is packed, from 0.
+      sums_only: Whether only the sums of packed rows are written.
     """
     if order <= self._last_order:
       return
     thread = background.Thread(
-      functools.partial(self._run, order), "background packer"
+      functools.partial(self._run, order, sums_only), "background packer"
     )
     self._threads = [t for t in self._threads if t.is_alive()]
     self._threads.append(thread)
@@ -57,13 +58,16 @@ class BackgroundPacker:
     for thread in self._threads:
       thread.join()
 
-  def _run(self, order: int) -> None:
+  def _run(self, order: int, sums_only: bool) -> None:
     # Without a compiled loop, packing would compete with reading and training
     # for minutes, and 'exact' can pack each window when it is needed.
     if self._packing.exact and not compiled.wait():
       return
     try:
       packed = self._packing.in_order(order)
+      if sums_only:
+        packed.build_sums(in_background=True)
+        return
       if packed.find_index() is None:
         packed.build_index(in_background=True)
         self._written.append(order)

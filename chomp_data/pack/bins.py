@@ -121,6 +121,8 @@ class BinSource(packed_source.PackedSource):
       background_packer.BackgroundPacker(self.packing)
     )
     self._warn_of_cost(path)
+    if self._shares_row_sums:
+      self.packing.in_order(0).find_shared_sums()
     # The arguments of `prepare`; None while rows are only planned.
     self._reader: tuple[int | None, bool] | None = None
     self._num_rows = self.packing.num_rows(0)
@@ -317,6 +319,8 @@ class BinSource(packed_source.PackedSource):
     if self.packing.exact:
       if full_order and self.store.num_documents >= INDEXED_DOCUMENTS:
         self.background.request(order)
+      elif self._shares_row_sums:
+        self.background.request(order, sums_only=True)
     elif self.options.orders_differ:
       num_rows = int(self.packing.in_order(order).row_starts[-1])
       if row >= _AHEAD_FROM * num_rows and (
@@ -327,6 +331,20 @@ class BinSource(packed_source.PackedSource):
   def _packed(self, epoch: int) -> window_packing.PackedOrder:
     """Returns the packed windows of the order that an epoch uses."""
     return self.packing.in_order(self._order_epoch(epoch))
+
+  @property
+  def _shares_row_sums(self) -> bool:
+    """Whether what packed rows hold is kept for other hosts of the run.
+
+    A mix asks what the rows of all hosts hold, and each host would pack their
+    windows: with 200 sources in a bucket, 12 of each before the first batch.
+    """
+    return (
+      self.packing.exact
+      and not self.options.orders_differ
+      and self.store.opened.is_remote
+      and self.store.num_documents >= INDEXED_DOCUMENTS
+    )
 
   def _packed_at(
     self,

@@ -215,9 +215,27 @@ class PackedOrder:
       return None
     sums = self.find(_ROW_SUMS)
     if sums is None and self.find_index() is not None:
-      side_index.load_or_build(*self._side_index(_ROW_SUMS), self._sum_rows)
-      sums = self.find(_ROW_SUMS)
+      sums = self.build_sums()
     return sums
+
+  def build_sums(self, in_background: bool = False) -> _Index:
+    """Sums all packed rows and writes the sums, or opens them.
+
+    Args:
+      in_background: Whether no reader waits for them.
+
+    Raises:
+      BusyError: If `in_background` and another process sums them.
+    """
+    sums = side_index.load_or_build(
+      *self._side_index(_ROW_SUMS), self._sum_rows, wait=not in_background
+    )
+    self._indexes.put(_ROW_SUMS, sums)
+    return sums
+
+  def find_shared_sums(self) -> None:
+    """Opens the sums of rows that another host left beside the store."""
+    side_index.find(*self._side_index(_ROW_SUMS), in_bucket=True)
 
   def row_sums(
     self, window: np.ndarray, row: np.ndarray

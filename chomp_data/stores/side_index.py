@@ -9,6 +9,7 @@ every page. An index that does not match is built again, never used.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -90,6 +91,7 @@ class _Entry(_Written):
 
 
 _T = TypeVar("_T", bound=_Written)
+_V = TypeVar("_V")
 
 
 class BusyError(Exception):
@@ -282,12 +284,7 @@ class RemoteSideArray(SideArray):
         runs[-1].append(page)
       else:
         runs.append([page])
-    if len(runs) == 1:
-      self._download(runs[0])
-      return
-    with futures.ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-      for _ in pool.map(self._download, runs):
-        pass
+    _for_all(runs, self._download)
 
   def _download(self, pages: list[int]) -> None:
     """Requests pages that follow each other and writes them to the file."""
@@ -314,6 +311,19 @@ class RemoteSideArray(SideArray):
       self._check_page(page, self._page(page))
     self._is_verified[pages] = True
     heartbeat.beat()
+
+
+def _for_all(
+  values: Collection[_V], call: Callable[[_V], object], at_once: bool = True
+) -> None:
+  """Calls a function that waits for a bucket with each of several values."""
+  if len(values) < 2 or not at_once:
+    for value in values:
+      call(value)
+    return
+  with futures.ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+    for _ in pool.map(call, values):
+      pass
 
 
 def _object_name(file_name: str, number: int) -> str:
@@ -379,11 +389,7 @@ def load_or_build(
   tried = [parent / _directory(name, key) for parent in places(store_path)]
   for directory in tried:
     sweep(directory.parent)
-  arrays = _find(store_path, tried, key)
-  if arrays is None and is_remote:
-    remote = _remote_storage(store_path, tried[0].name)
-    if _make_partial(remote, tried[0], key):
-      arrays = _find(store_path, tried, key)
+  arrays = _find(store_path, key, name, in_bucket=True)
   if arrays is not None:
     return arrays
   problems = []
@@ -422,7 +428,10 @@ def _from_nothing(build: Callable[[], Parts] | None) -> BuildFrom:
 
 
 def find(
-  store_path: str | os.PathLike[str], name: str, key: Mapping[str, Any]
+  store_path: str | os.PathLike[str],
+  name: str,
+  key: Mapping[str, Any],
+  in_bucket: bool = False,
 ) -> dict[str, SideArray] | None:
   """Returns an index that is on this machine, or None.
 
@@ -430,28 +439,33 @@ def find(
     store_path: As in `load_or_build`.
     name: Likewise.
     key: Likewise.
+    in_bucket: Whether one is looked for beside a store in a bucket, too.
   """
-  key = _whole_key(name, key)
-  directory = _directory(name, key)
-  return _find(
-    store_path, [parent / directory for parent in places(store_path)], key
-  )
+  return _find(store_path, _whole_key(name, key), name, in_bucket)
 
 
 def _find(
   store_path: str | os.PathLike[str],
-  directories: Iterable[pathlib.Path],
   key: Mapping[str, Any],
+  name: str,
+  in_bucket: bool,
 ) -> dict[str, SideArray] | None:
-  """Returns the index in the first of several directories that has it."""
+  """Returns an index that is on this machine or in a bucket, or None."""
+  directories = [
+    parent / _directory(name, key) for parent in places(store_path)
+  ]
   for directory in directories:
     arrays = _open(directory, key)
-    if arrays is None and opening.open_storage(store_path).is_remote:
-      url = _remote_storage(store_path, directory.name).path
-      arrays = _open(_partial(directory), key, url)
     if arrays is not None:
       return arrays
-  return None
+  if not opening.open_storage(store_path).is_remote:
+    return None
+  (directory,) = directories
+  remote = _remote_storage(store_path, directory.name)
+  arrays = _open(_partial(directory), key, is_partial=True)
+  if arrays is None and in_bucket and _make_partial(remote, directory, key):
+    arrays = _open(_partial(directory), key, is_partial=True)
+  return arrays
 
 
 def drop(
@@ -807,14 +821,15 @@ class _Writer:
 
 
 def _open(
-  directory: pathlib.Path, key: Mapping[str, Any], url: str | None = None
+  directory: pathlib.Path, key: Mapping[str, Any], is_partial: bool = False
 ) -> dict[str, SideArray] | None:
   """Returns the arrays of a directory, or None where they must be built.
 
   Args:
     directory: Where the files are.
     key: What the index must depend on.
-    url: Of the index in a bucket, where pages may be missing here.
+    is_partial: Whether pages may be missing, which are in the bucket that the
+      header names: that of another store of the same hash, maybe.
   """
   # Not `directory.is_dir()`, which raises where one may not look.
   if not os.path.isdir(directory):
@@ -823,13 +838,15 @@ def _open(
     header = _header(directory)
     if header.get("key") != json.loads(_canonical(key)):
       raise errors.StoreError(f"{directory / HEADER} is of another index")
+    url = None
+    if is_partial:
+      url = f"{header['store']}.index/{directory.name.removesuffix(_PARTIAL)}"
     arrays = {
       name: _array(directory / f"{name}.bin", entry, url)
       for name, entry in _entries(_Entry, header, directory / HEADER).items()
     }
     if sum(array.nbytes for array in arrays.values()) <= CHECKED_AT_OPEN:
-      for array in arrays.values():
-        array.read()
+      _for_all(arrays.values(), SideArray.read, at_once=is_partial)
   # A StoreError is a ValueError.
   except (OSError, ValueError) as error:
     errors.check_open_files(error.__cause__ or error)

@@ -12,9 +12,13 @@ import shutil
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data import stores
 from chomp_data.loading import feed
+from chomp_data.pack import bins
+from chomp_data.pack import packing
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores.zarr import chunked_array
 from chomp_data.testing import batch_hashes
@@ -188,6 +192,35 @@ def test_side_indexes_are_kept_beside_the_store(
   bucket.clear()
   pipeline.build(data).canonical(3)
   assert not [own for own in bucket.requests if ".index/" in own.name]
+
+
+def test_a_host_packs_no_windows_of_others_to_know_what_rows_hold(
+  url, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(bins, "INDEXED_DOCUMENTS", 10)
+
+  def source():
+    return chomp_data.BinSource(
+      stores.open_store(url),
+      chomp_data.BinOptions(
+        packing_algorithm="exact", packing_buffer_docs=3, add_eos=False
+      ),
+      seq_len=SEQ_LEN,
+    )
+
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+  first = source()
+  rows = np.arange(len(first))
+  expected = first.units(0, rows, "tokens")
+  first.prepare(None)
+  first.plan(rows[:4])
+  first.background.wait()
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+  other = source()
+  monkeypatch.setattr(packing, "exact_bins", None)
+  np.testing.assert_array_equal(other.units(0, rows, "tokens"), expected)
+  with pytest.raises(TypeError):
+    other.plan(rows[:1])
 
 
 def test_side_indexes_stay_here_where_one_may_not_write(
