@@ -6,8 +6,9 @@ A page is a part of a file of fixed size, 1 MiB unless said otherwise; the last
 one may be shorter. The checksums are stored in an index or in another file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from collections.abc import Sequence
+import itertools
 import os
 import pathlib
 from typing import Any
@@ -249,13 +250,41 @@ def page_sums(data: Any, page_bytes: int = PAGE_BYTES) -> list[int]:
   return sums.crc32c()
 
 
-def pages_of(
-  path: str | os.PathLike[str], page_bytes: int = PAGE_BYTES
-) -> Iterator[bytes]:
-  """Yields the pages of a file; raises OSError if it cannot be read."""
+def first_difference(
+  data: Any, crc32c: Sequence[int], page_bytes: int = PAGE_BYTES
+) -> int | None:
+  """Returns the first page of bytes that is not as it was written, or None.
+
+  Args:
+    data: The bytes, a contiguous buffer.
+    crc32c: Of the pages that they must have.
+    page_bytes: Bytes of a page.
+  """
+  sums = itertools.zip_longest(page_sums(data, page_bytes), crc32c)
+  return next((i for i, (a, b) in enumerate(sums) if a != b), None)
+
+
+def sums_of(
+  path: str | os.PathLike[str],
+  page_bytes: int = PAGE_BYTES,
+  progress: Callable[[bytes], object] = lambda page: None,
+) -> PageSums:
+  """Returns the sums of the pages of a file, which is read whole.
+
+  Args:
+    path: The file.
+    page_bytes: Bytes of a page.
+    progress: Called with each page.
+
+  Raises:
+    OSError: If it cannot be read.
+  """
+  sums = PageSums(page_bytes)
   with publish.open_file(path) as file:
     while page := file.read(page_bytes):
-      yield page
+      sums.update(page)
+      progress(page)
+  return sums
 
 
 class CheckedWriter:

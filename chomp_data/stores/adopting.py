@@ -27,26 +27,28 @@ def files_at(path: str | os.PathLike[str]) -> record_files.Corpus:
       has checksums.
   """
   opening.open_local(path)
-  place = pathlib.Path(path)
-  if (place / manifest.FILE).exists():
+  directory = pathlib.Path(path)
+  if (directory / manifest.FILE).exists():
     raise errors.StoreError(
       f"{path} must be data that others wrote to be adopted, got a store, which"
       " has checksums of all its chunks. Verify it."
     )
-  if megatron_store.is_at(place):
-    return megatron_store.files_of(place)
-  if levanter_store.is_at(place):
-    return record_files.Corpus(place, _below(place), place)
-  if arrow_samples.is_saved(place):
-    return record_files.Corpus(place, arrow_samples.file_names(place), place)
+  if megatron_store.is_at(directory):
+    return megatron_store.files_of(directory)
+  if levanter_store.is_at(directory):
+    return record_files.Corpus(directory, _below(directory), directory)
+  if arrow_samples.is_saved(directory):
+    return record_files.Corpus(
+      directory, arrow_samples.file_names(directory), directory
+    )
   return record_files.find(path)
 
 
 def trusted(paths: Iterable[str]) -> list[str]:
-  """Returns the paths whose files have no checksums, so are read as found.
+  """Returns the paths whose files have no checksums.
 
-  A change of them shows where their ends, sizes or records tell it, and not
-  everywhere; what they were before they were opened first, nothing tells.
+  A change of their ends, sizes or records is detected, other changes are not;
+  nor is any that was made before they were first opened.
 
   Args:
     paths: Of data that can be opened.
@@ -72,5 +74,5 @@ def _has_checksums(path: str) -> bool:
 
 
 def _below(directory: pathlib.Path) -> tuple[str, ...]:
-  found = (own for own in directory.rglob("*") if own.is_file())
-  return tuple(sorted(str(own.relative_to(directory)) for own in found))
+  files = (path for path in directory.rglob("*") if path.is_file())
+  return tuple(sorted(str(path.relative_to(directory)) for path in files))

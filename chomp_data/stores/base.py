@@ -77,8 +77,9 @@ class Opened:
       tokenizer, whatever its path.
     tokenizer: The tokenizer of the tokens.
     tokenizer_identity: What identifies the tokenizer, as (kind of evidence,
-      value): ('sha256', hex) of its definition, ('name', text) where somebody
-      only names it, None where nobody does. Values of one kind may be compared.
+      value): ('sha256', hex) of its definition, ('name', text) where only its
+      name is known, None where that is not known either. Values of one kind
+      may be compared.
     num_tokens: Tokens of all documents.
     token_dtype: The dtype of tokens as stored.
     documents: Where documents are.
@@ -358,7 +359,7 @@ class Store(abc.ABC):
       opened.tokens.copy_spans(starts, lengths, out, positions)
     except errors.StoreError:
       if opened.guard is not None:
-        # Why its bytes are others.
+        # A store that was replaced is the cause, if it was.
         opened.guard.check()
       raise
     if opened.guard is not None:
@@ -370,7 +371,7 @@ class Store(abc.ABC):
     Chunks of compressed tokens and of buckets are requested in the order of
     the calls, as there is room for them in the cache, and nothing waits for
     them here. The system is asked to read ahead chunks of mapped tokens that
-    no copy has touched. `counters` tell the ranges that were asked for.
+    no copy has touched. `counters` count the ranges that were requested.
 
     Args:
       starts: int64[N], absolute token positions, in the order of the copies.

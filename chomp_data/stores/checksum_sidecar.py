@@ -4,8 +4,8 @@
 
 `python -m chomp_data.stores adopt PATH` keeps, beside the data in
 `<path>.adopted`, the size of every file and the crc32c of each of its pages of
-1 MiB. It stays when files change, which an index does not. Copied to a bucket
-beside the files, it is obeyed there, too.
+1 MiB. It stays when files change, which an index does not. Where it was
+copied to a bucket beside the files, they are checked there, too.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from concurrent import futures
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 import os
 import pathlib
@@ -77,41 +76,43 @@ class ChecksumSidecar:
       if name not in self.files:
         raise self.changed(paths.join(str(root), name), "is new")
     if not isinstance(root, str):
-      place = opening.open_storage(root)
+      objects = opening.open_storage(root)
       for name in self.files:
-        self._check_size(place, name)
+        self._check_size(objects, name)
 
   def check_content(
     self,
     root: _Path,
     progress: Callable[[int], object] = lambda num_bytes: None,
   ) -> None:
-    """Reads all files; raises StoreError where a page is another.
+    """Reads all files; raises StoreError where a page was altered.
 
     Args:
       root: What names are relative to.
-      progress: Told the bytes of each page.
+      progress: Called with the bytes of each page.
     """
-    place = opening.open_storage(root)
+    objects = opening.open_storage(root)
     with futures.ThreadPoolExecutor(_TOGETHER) as pool:
       for name, sums in self.files.items():
-        self._check_size(place, name)
-        check = functools.partial(self._check_pages, place, name)
+        self._check_size(objects, name)
+        check = functools.partial(self._check_pages, objects, name)
         first_pages = range(0, len(sums.crc32c), _JOINED_PAGES)
         for num_bytes in pool.map(check, first_pages):
           progress(num_bytes)
 
-  def _check_size(self, place: storage.Storage, name: str) -> None:
+  def _check_size(self, objects: storage.Storage, name: str) -> None:
     """Raises StoreError where a file is gone, cut or grown."""
-    info, size = place.head(name), self.files[name].size
+    info, size = objects.head(name), self.files[name].size
     if info is None:
-      raise self.changed(place.url(name), "is gone")
+      raise self.changed(objects.url(name), "is gone")
     if info.size != size:
       raise self.changed(
-        place.url(name), f"is of {info.size} bytes and not {size}"
+        objects.url(name), f"is of {info.size} bytes and not {size}"
       )
 
-  def _check_pages(self, place: storage.Storage, name: str, first: int) -> int:
+  def _check_pages(
+    self, objects: storage.Storage, name: str, first: int
+  ) -> int:
     """Checks some pages of a file from one on; returns their bytes."""
     sums = self.files[name]
     expected = sums.crc32c[first : first + _JOINED_PAGES].tolist()
@@ -119,15 +120,14 @@ class ChecksumSidecar:
     end = min(begin + len(expected) * checked_file.PAGE_BYTES, sums.size)
 
     def check(data: bytes) -> None:
-      pairs = itertools.zip_longest(checked_file.page_sums(data), expected)
-      for page, (found, wanted) in enumerate(pairs, first):
-        if found != wanted:
-          raise self.changed(
-            place.url(name),
-            f"its bytes from {page * checked_file.PAGE_BYTES} on are others",
-          )
+      page = checked_file.first_difference(data, expected)
+      if page is not None:
+        start = (first + page) * checked_file.PAGE_BYTES
+        raise self.changed(
+          objects.url(name), f"its bytes from {start} on are others"
+        )
 
-    return len(place.get(name, begin, end, check=check))
+    return len(objects.get(name, begin, end, check=check))
 
   def changed(self, path: _Path, what: str) -> errors.StoreError:
     """Returns the error of a file that is not as it was."""
@@ -161,7 +161,7 @@ def adopt(
     home: What the checksums are kept beside.
     root: The directory that names are relative to.
     names: The files.
-    progress: Told the bytes of each page.
+    progress: Called with the bytes of each page.
 
   Returns:
     The checksums.
@@ -179,12 +179,11 @@ def adopt(
     staged.mkdir(parents=True)
     files, pages = [], []
     for name in names:
-      sums = checked_file.PageSums()
       relative_names.check(name, root)
       try:
-        for page in checked_file.pages_of(root / name):
-          sums.update(page)
-          progress(len(page))
+        sums = checked_file.sums_of(
+          root / name, progress=lambda page: progress(len(page))
+        )
       except OSError as error:
         raise errors.StoreError(
           f"{root / name} must be readable, got {error}. Restore it."
@@ -225,9 +224,9 @@ def load(home: _Path) -> ChecksumSidecar | None:
     directory = directory_of(home)
     if not os.path.isdir(directory):
       return None
-  place = opening.open_storage(directory)
+  objects = opening.open_storage(directory)
   try:
-    header = json.loads(place.get(FILE, check=json.loads))
+    header = json.loads(objects.get(FILE, check=json.loads))
     if (
       header["schema"] != _SCHEMA
       or header["page_bytes"] != checked_file.PAGE_BYTES
@@ -238,13 +237,13 @@ def load(home: _Path) -> ChecksumSidecar | None:
       if hashlib.sha256(data).hexdigest() != header["pages_sha256"]:
         raise ValueError("another table of checksums")
 
-    crc32c = np.frombuffer(place.get(PAGES, check=check), "<u4")
+    crc32c = np.frombuffer(objects.get(PAGES, check=check), "<u4")
     files, first = {}, 0
     for name, size in header["files"]:
       if type(size) is not int or size < 0:
         raise ValueError(f"size {relative_names.brief(size)}")
       stop = first - (-size // checked_file.PAGE_BYTES)
-      name = relative_names.check(name, place.url(FILE))
+      name = relative_names.check(name, objects.url(FILE))
       files[name] = Sums(size, crc32c[first:stop])
       first = stop
     if first != len(crc32c):

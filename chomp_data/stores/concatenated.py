@@ -246,13 +246,13 @@ class _Texts(texts.Texts):
 
   def find(self, names: Sequence[str]) -> dict[str, list[int]]:
     """Returns the documents of each string, ascending."""
-    found: dict[str, list[int]] = {name: [] for name in names}
+    all_documents: dict[str, list[int]] = {name: [] for name in names}
     for begin, member in zip(
       self._parts.starts.tolist(), self._members, strict=False
     ):
       for name, documents in member.find(names).items():
-        found[name] += [begin + document for document in documents]
-    return found
+        all_documents[name] += [begin + document for document in documents]
+    return all_documents
 
 
 class _Tokens:
@@ -351,7 +351,7 @@ class _Runs:
   ) -> labels_lib.SpanRuns:
     """Returns the runs within spans; see `Labels.runs`."""
     span_reads.check_spans(starts, lengths, self._parts.total)
-    # Where spans would be, one after the other: it tells them apart.
+    # Positions of spans one after the other, by which they are distinguished.
     places = np.cumsum(lengths) - lengths
     parts = []
     for i, first, length, place in self._parts.split_spans(

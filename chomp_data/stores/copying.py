@@ -184,8 +184,8 @@ def copy(
     StoreError: If the store is damaged, or there is something at the path.
   """
   with (
-    staged(path, overwrite) as place,
-    writer_of(place, store, **options) as writer,
+    staged(path, overwrite) as directory,
+    writer_of(directory, store, **options) as writer,
   ):
     for batch in document_batches(store):
       append(writer, batch)

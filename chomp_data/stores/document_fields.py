@@ -70,8 +70,8 @@ def _decoded(text: str) -> dict[str, str]:
 def _without(
   store: "base.Store", key: str, known: Sequence[str] | Mapping[str, str]
 ) -> errors.StoreError:
-  kept = f"the fields {', '.join(known)}" if known else "no fields"
+  stored = f"the fields {', '.join(known)}" if known else "no fields"
   return errors.StoreError(
-    f"{store.path} must keep the field {key!r} of each document, got {kept}."
+    f"{store.path} must keep the field {key!r} of each document, got {stored}."
     " Prepare it with --meta_keys, or name another field."
   )

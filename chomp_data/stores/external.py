@@ -120,7 +120,7 @@ def is_same(
   options: _Options,
   identity: str,
 ) -> bool:
-  """Returns whether a path holds the store of a hash, by opening it anew."""
+  """Returns whether a path holds the store of a hash, by opening it."""
   try:
     return cls(path, options).hash == identity
   except errors.StoreError:

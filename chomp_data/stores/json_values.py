@@ -3,7 +3,7 @@
 """Typed values as JSON, and JSON as values of the types that are expected.
 
 What reads a file states the type; the file cannot name another, so that no
-file can make a process run code or build an object that nobody asked for.
+file can make a process run code or build other objects.
 """
 
 from collections.abc import Mapping
@@ -89,18 +89,19 @@ def decode(kind: Any, value: Any, name: str) -> Any:
     if not isinstance(value, dict):
       raise _wrong(name, "an object", value)
     return {
-      key: decode(inner[1], own, f"{name}.{key}") for key, own in value.items()
+      key: decode(inner[1], field, f"{name}.{key}")
+      for key, field in value.items()
     }
   hints = _hints(kind)
   if issubclass(kind, tuple):
     return kind(*_sequence(tuple, tuple(hints.values()), value, name))
   if not isinstance(value, dict) or value.keys() != hints.keys():
-    found = sorted(value) if isinstance(value, dict) else value
-    raise _wrong(name, f"an object of {', '.join(hints)}", found)
+    fields = sorted(value) if isinstance(value, dict) else value
+    raise _wrong(name, f"an object of {', '.join(hints)}", fields)
   return kind(
     **{
-      field: decode(own, value[field], f"{name}.{field}")
-      for field, own in hints.items()
+      field: decode(hint, value[field], f"{name}.{field}")
+      for field, hint in hints.items()
     }
   )
 
@@ -125,8 +126,8 @@ def _sequence(
   if len(inner) != len(value):
     raise _wrong(name, f"an array of {len(inner)} values", value)
   return origin(
-    decode(kind, own, f"{name}[{i}]")
-    for i, (kind, own) in enumerate(zip(inner, value, strict=True))
+    decode(kind, item, f"{name}[{i}]")
+    for i, (kind, item) in enumerate(zip(inner, value, strict=True))
   )
 
 

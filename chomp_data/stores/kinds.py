@@ -42,8 +42,9 @@ class StoreKind:
       and else how a path is said to be opened that was given without them.
     options: The class of options that declare what such data omits, read by
       `schema.read`; a source of a run has them in the section of the kind's
-      name beside `store`. None where a path tells all.
-    advice: What is at such a path, and how it is read, for who gave no options.
+      name beside `store`. None where data of the kind omit nothing.
+    advice: What is at such a path, and how it is read, for an error where no
+      options are passed.
     options_at: Returns the options that are stored at a path, or None.
   """
 
@@ -173,8 +174,7 @@ def open_stores(
   Args:
     paths: Of the store, or of several.
     cache_bytes: As in `open_store`, of each.
-    **options: As in `open_store`; of several, for those that do not tell all
-      of themselves.
+    **options: As in `open_store`; of several, for those that need them.
 
   Returns:
     The stores, in their order; `as_one` makes them one.
@@ -186,20 +186,20 @@ def open_stores(
     return [open_store(paths, cache_bytes=cache_bytes, **options)]
   opened = []
   for path in paths:
-    own = {} if _tells_all(path) else options
-    opened.append(open_store(path, cache_bytes=cache_bytes, **own))
+    path_options = {} if _needs_no_options(path) else options
+    opened.append(open_store(path, cache_bytes=cache_bytes, **path_options))
   return opened
 
 
-def _tells_all(path: str | os.PathLike[str]) -> bool:
+def _needs_no_options(path: str | os.PathLike[str]) -> bool:
   if opening.open_storage(path).is_remote:
     return opening.open_storage(path).head(manifest.FILE) is not None
   opening.open_local(path)
-  place = pathlib.Path(path)
+  directory = pathlib.Path(path)
   return any(
-    kind.is_at(place)
+    kind.is_at(directory)
     if kind.options is None
-    else kind.options_at(place) is not None
+    else kind.options_at(directory) is not None
     for kind in STORE_KINDS.values()
   )
 
@@ -213,13 +213,15 @@ def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
   if opening.open_storage(path).is_remote:
     return STORE_KINDS["zarr"]
   opening.open_local(path)
-  place = pathlib.Path(path)
+  directory = pathlib.Path(path)
   for kind in STORE_KINDS.values():
-    if kind.options is None and kind.is_at(place):
+    if kind.options is None and kind.is_at(directory):
       return kind
-  advice = [_SAVED] if _is_saved(place) else []
+  advice = [_SAVED] if _is_saved(directory) else []
   advice += [
-    own.advice for own in STORE_KINDS.values() if _needs_options(own, place)
+    kind.advice
+    for kind in STORE_KINDS.values()
+    if _needs_options(kind, directory)
   ]
   if advice:
     raise errors.StoreError(f"{path} must be a store, got {advice[0]}")

@@ -357,7 +357,7 @@ class LabelRuns:
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the runs of spans, and of the token after each."""
     if self._stride == 1 or len(self._fence) == 1:
-      return  # They are in memory, or nobody knows where they are.
+      return  # They are in memory, or where they are is not known.
     full = np.flatnonzero(lengths)
     first = np.searchsorted(self._fence, starts[full], "right") - 1
     after = np.minimum(starts[full] + lengths[full], self._num_tokens - 1)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detects files that are replaced while a store is open.
 
-Checksums find bytes of another store, but not why they are others, nor what
-was looked at before; of files without checksums nothing else tells. So the few
-files that identify a store are looked at again after each read: what was copied
-before they changed is of the store that was opened.
+A checksum that is not right does not say that a store was replaced, and what
+was read before is not checked again; some files have no checksums. So the
+status of the few files that identify a store is asked for after each read: what
+was copied before they changed is of the store that was opened.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class ModificationGuard:
   def check(self) -> None:
     """Raises StoreError where a file was written since it was looked at.
 
-    A file that was removed, or moved away with its store, is no other.
+    A file that was removed, or moved away with its store, is not an error.
     """
     for path, before in self._stamps.items():
       now = stamp(path)

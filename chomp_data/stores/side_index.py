@@ -52,8 +52,8 @@ _SCHEMA = 1
 # page by page, at first touch.
 CHECKED_AT_OPEN = 1 << 20
 _POLL_S = 0.2
-# When an unfinished index is a killed process's: nothing was written for so
-# long, and nobody has its lock. One that can be resumed stays longer.
+# An unfinished index was left by a killed process if nothing was written to it
+# for so long and its lock is free. One that can be resumed stays longer.
 ABANDONED_S = 600.0
 _RESUMED_S = 7 * 86_400.0
 # How often a build writes its journal, to be resumed from.
@@ -106,7 +106,7 @@ BuildFrom = Callable[[Mapping[str, int]], Parts]
 
 
 class Bar:
-  """How far a pass is; each update is a sign of life."""
+  """The progress of a pass; each update beats for the watchdog of workers."""
 
   def __init__(self, bar: Any):
     """Takes a bar of tqdm, or None: nothing is shown."""
@@ -373,7 +373,7 @@ def load_or_build(
     key: All that its arrays depend on, as JSON values.
     build: Makes the arrays, in parts.
     build_from: Makes them too, where it takes long: of a build that was
-      interrupted, what was kept last stays, and it goes on from there.
+      interrupted, what its journal has stays, and it continues from there.
     wait: Whether to wait where another process builds it.
     share: Whether it is kept beside a store in a bucket, too.
 
@@ -381,7 +381,7 @@ def load_or_build(
     The arrays by name.
 
   Raises:
-    BusyError: If another process builds it, and nobody is to wait.
+    BusyError: If another process builds it, and not `wait`.
     StoreError: If it can be kept nowhere.
   """
   key = _whole_key(name, key)
@@ -518,12 +518,12 @@ def known(
         if (parent in beside or is_of) and isinstance(key, Mapping):
           yield file.parent, key
       except (OSError, ValueError):
-        continue  # Whoever asks for it builds it again.
+        continue  # It is built again when it is needed.
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-  place = opening.open_storage(path)
-  return place.path if place.is_remote else os.path.abspath(place.path)
+  files = opening.open_storage(path)
+  return files.path if files.is_remote else os.path.abspath(files.path)
 
 
 def places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -648,7 +648,7 @@ def sweep(parent: pathlib.Path) -> None:
   """
   try:
     names = os.listdir(parent)
-  except OSError:  # It is not there yet, or not to be looked at.
+  except OSError:  # It is not there yet, or may not be listed.
     return
   for name in names:
     # `.name-digest.random`. No pattern: compiling one takes longer than all.
@@ -688,7 +688,7 @@ def _write(
 ) -> None:
   prefix = _staged_prefix(directory)
   resumed, writers = None, {}
-  # We hold the lock: whoever left these was killed.
+  # The lock is held: the process that left these was killed.
   for abandoned in directory.parent.glob(f"{prefix}*"):
     if resumes and resumed is None:
       writers = _resumed_writers(abandoned)

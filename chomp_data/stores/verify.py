@@ -31,7 +31,7 @@ def verify_store(
 
   Args:
     path: Its directory.
-    progress: Told the decoded bytes of each chunk.
+    progress: Called with the decoded bytes of each chunk.
 
   Returns:
     The manifest.
@@ -70,9 +70,9 @@ def _check_indices(array: stored_array.StoredArray) -> None:
   for shard in range(layout.num_shards):
     sizes = array.table.stored_bytes(layout.chunks_of_shard(shard))
     if sizes is None:
-      continue  # Schema 1: the file's own SHA-256 was checked.
+      continue  # Schema 1: the file's run_levels SHA-256 was checked.
     expected = array_layout.index_of(sizes, layout.chunks_per_shard)
-    place = opening.open_storage(array.directory)
+    files = opening.open_storage(array.directory)
 
     def check(
       index: bytes, shard: int = shard, expected: bytes = expected
@@ -80,7 +80,7 @@ def _check_indices(array: stored_array.StoredArray) -> None:
       if index != expected:
         raise array.damaged(shard, "must have a valid index, got another")
 
-    place.get(array_layout.shard_file(shard), -len(expected), check=check)
+    files.get(array_layout.shard_file(shard), -len(expected), check=check)
 
 
 def _check_values(
@@ -116,19 +116,19 @@ def _check_labels(opened: zarr_opening.OpenedZarr) -> None:
     first = starts.read(low, min(num_runs, high + 1))
     if high == num_runs:
       first = np.append(first, manifest.num_tokens)
-    own = levels.read(low, high)
+    run_levels = levels.read(low, high)
     lengths = np.diff(first)
     right = (
       (low > 0 or first[0] == 0)
       and bool((lengths > 0).all())
-      and int(own.max()) < len(trained)
-      and bool((own != np.append(last_level, own[:-1])).all())
+      and int(run_levels.max()) < len(trained)
+      and bool((run_levels != np.append(last_level, run_levels[:-1])).all())
     )
     if right:
-      counted = total + np.cumsum(trained[own] * lengths)
+      counted = total + np.cumsum(trained[run_levels] * lengths)
       before = np.append(total, counted)
       right = bool((sums.read(low, high + 1) == before).all())
-      last_level, total = int(own[-1]), int(counted[-1])
+      last_level, total = int(run_levels[-1]), int(counted[-1])
     if not right:
       raise errors.StoreError(
         f"{opened.path} must have labels that agree, got others at runs {low}"

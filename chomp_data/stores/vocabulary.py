@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a store tells of the tokenizer of its tokens."""
+"""The tokenizer of a store: its identity, special ids and file."""
 
 import dataclasses
 

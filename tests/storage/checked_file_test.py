@@ -47,6 +47,17 @@ def test_sums_of_pieces_are_those_of_pages(data, page_bytes, draw):
   assert sums.num_bytes == len(data)
 
 
+def test_the_first_page_that_differs_is_named():
+  data = bytes(range(200))
+  sums = checked_file.page_sums(data, PAGE)
+  differs = checked_file.first_difference
+  assert differs(data, sums, PAGE) is None
+  assert differs(data[:130] + b"x" + data[131:], sums, PAGE) == 2
+  assert differs(data[:-1], sums, PAGE) == 3
+  assert differs(data + bytes(PAGE), sums, PAGE) == 3
+  assert differs(data[: 2 * PAGE], sums, PAGE) == 2
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64])
 @pytest.mark.parametrize("size", [0, 1, 32, 33, 500])
 def test_reads_what_was_written(tmp_path, dtype, size):
@@ -167,7 +178,10 @@ def test_a_writer_continues_a_file(tmp_path_factory, pieces, kept):
   writer.close()
   assert path.read_bytes() == data
   assert writer.sums.crc32c() == checked_file.page_sums(data, PAGE)
-  assert b"".join(checked_file.pages_of(path, PAGE)) == data
+  pages = []
+  sums = checked_file.sums_of(path, PAGE, pages.append)
+  assert b"".join(pages) == data
+  assert sums.crc32c() == writer.sums.crc32c()
 
 
 def test_a_writer_refuses_to_continue_a_shorter_file(tmp_path):

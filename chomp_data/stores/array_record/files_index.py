@@ -68,8 +68,8 @@ def load_or_build(
     for directory, indexed in side_index.known(home):
       corpus.check_unharmed(identity, indexed.get("files"), directory)
       is_copy |= corpus.is_copy_of(identity, indexed.get("files"), directory)
-    # What a copy holds beyond its ends, the new index tells: a store that is
-    # opened again compares its hash.
+    # Beyond its ends a copy may differ. Then the hash that its index gives
+    # does, which is compared where a store is opened again.
     if not may_build and not is_copy:
       raise errors.StoreError(
         f"{corpus.home} must have the files that this run began with, got files"

@@ -149,7 +149,7 @@ def open_array_records(
   - An index that was altered is built again: at open up to 64 MiB, else it is
     an error at the first touch of a page.
 
-  What files held before the first index of them is taken as it was found.
+  What files held before they were first indexed is not verified.
 
   Args:
     path: A directory, whose `*.array_record*` and `*.arrayrecord*` files are

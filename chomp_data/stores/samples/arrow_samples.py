@@ -323,7 +323,7 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
       " dataset that is not empty."
     )
   if len(set(names)) < len(names):
-    # One bit tells 'data-00000-of' from 'data-00001-of'.
+    # 'data-00000-of' and 'data-00001-of' differ in one bit.
     raise errors.StoreError(
       f"{path / _STATE} must name each file once, got {', '.join(names)}."
       f" {record_files.RESTORE}"
@@ -397,15 +397,14 @@ def _built(corpus: record_files.Corpus) -> side_index.Parts:
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
   content = hashlib.sha256()
   with files_index.progress(corpus.home, sum(sizes)) as bar:
+
+    def passed(page: bytes) -> None:
+      content.update(page)
+      bar.update(len(page))
+
     for i, size in enumerate(sizes):
-      path, sums = (
-        corpus.path(i),
-        checked_file.PageSums(arrow_columns.PAGE_BYTES),
-      )
-      for page in checked_file.pages_of(path, arrow_columns.PAGE_BYTES):
-        sums.update(page)
-        content.update(page)
-        bar.update(len(page))
+      path = corpus.path(i)
+      sums = checked_file.sums_of(path, arrow_columns.PAGE_BYTES, passed)
       content.update(str(size).encode())
       crc32c = np.asarray(sums.crc32c(), np.uint32)
       file = arrow_columns.MappedFile(path, crc32c)

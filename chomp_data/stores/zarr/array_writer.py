@@ -191,27 +191,27 @@ def new_shard(shards: str, name: str, work: str) -> Iterator[BinaryIO]:
   Raises:
     StoreError: If an object with other bytes is there.
   """
-  place = opening.open_storage(shards)
-  if place.directory is not None:
+  objects = opening.open_storage(shards)
+  if objects.directory is not None:
     staged = pathlib.Path(work, f"{secrets.token_hex(8)}.shard")
     with publish.staged_file(pathlib.Path(shards, name), staged) as file:
       yield file
     return
   with io.BytesIO() as file:
     yield file
-    if not put_same(place, name, file.getvalue()):
-      raise other_object(place, name)
+    if not put_same(objects, name, file.getvalue()):
+      raise other_object(objects, name)
 
 
-def put_same(place: storage.Storage, name: str, data: bytes) -> bool:
+def put_same(objects: storage.Storage, name: str, data: bytes) -> bool:
   """Writes an object; returns False if one with other bytes is there."""
   # What a run that was killed has sent is as it should be.
-  return place.put(name, data, create=True) or place.holds(name, data)
+  return objects.put(name, data, create=True) or objects.holds(name, data)
 
 
-def other_object(place: storage.Storage, name: str) -> errors.StoreError:
+def other_object(objects: storage.Storage, name: str) -> errors.StoreError:
   """Returns the error for an object with other bytes."""
   return errors.StoreError(
-    f"{place.url(name)} must not exist, got an object of another store. Choose"
-    " another output, or replace what is there with --overwrite."
+    f"{objects.url(name)} must not exist, got an object of another store."
+    " Choose another output, or replace what is there with --overwrite."
   )

@@ -7,6 +7,7 @@ token is read.
 """
 
 from collections.abc import Iterator
+from collections.abc import MutableMapping
 import contextlib
 import contextvars
 import dataclasses
@@ -46,14 +47,14 @@ LISTED_FILES = 1_024
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-  """A local store whose files were found to be there.
+  """A local store whose manifest and files were checked.
 
   Attributes:
     manifest: What it says.
     tables: What is known of the chunks of arrays, by name, as it is read.
     signature: Of the manifest's file.
-    offsets: Arrays of offsets that are open, by name: whoever reads the store
-      in this process maps and checks their chunks once.
+    offsets: Arrays of offsets that are open, by name: all readers of the store
+      in this process share their maps and what was checked of them.
   """
 
   manifest: manifest_lib.Manifest
@@ -64,19 +65,13 @@ class _Checked:
   )
 
 
-# Of the stores that this process holds, by path: a copy of one need not check
-# again what was checked. Those that are opened beside each other.
-_held: weakref.WeakValueDictionary[str, _Checked] = (
+# The stores that are open in this process, by path.
+_open: weakref.WeakValueDictionary[str, _Checked] = (
   weakref.WeakValueDictionary()
 )
-_beside: contextvars.ContextVar[dict[str, _Checked] | None] = (
-  contextvars.ContextVar("_beside", default=None)
-)
-
-
-# Whether copies are made of stores that are open in this process.
-_copying: contextvars.ContextVar[bool] = contextvars.ContextVar(
-  "_copying", default=False
+# Those that are not checked again: none, those opened within `once`, or all.
+_trusted: contextvars.ContextVar[MutableMapping[str, _Checked] | None] = (
+  contextvars.ContextVar("_trusted", default=None)
 )
 
 
@@ -86,22 +81,22 @@ def copying() -> Iterator[None]:
 
   For copies, made at the moment, of stores that this process has open.
   """
-  token = _copying.set(True)
+  token = _trusted.set(_open)
   try:
     yield
   finally:
-    _copying.reset(token)
+    _trusted.reset(token)
 
 
 @contextlib.contextmanager
 def once() -> Iterator[None]:
   """Checks a store once that is opened several times within."""
-  checked = _beside.get()
-  token = _beside.set({} if checked is None else checked)
+  trusted = _trusted.get()
+  token = _trusted.set({} if trusted is None else trusted)
   try:
     yield
   finally:
-    _beside.reset(token)
+    _trusted.reset(token)
 
 
 def _checked(files: storage.Storage, copies: bool) -> _Checked:
@@ -113,10 +108,10 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     copies: Whether it was checked before, and is opened again.
   """
   path, is_remote = files.path, files.directory is None
-  beside = _beside.get()
-  known = (beside or {}).get(path)
-  if copies and (not is_remote or _copying.get()):
-    known = _held.get(path)
+  trusted = _trusted.get()
+  # The manifest of a local copy has a signature, which is compared.
+  memo = _open if copies and not is_remote else trusted
+  known = None if memo is None else memo.get(path)
   signature = () if is_remote else _signature(path)
   if known is not None and known.signature == signature:
     return known
@@ -129,15 +124,15 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     if not copies and num_shards <= LISTED_FILES:
       check_files(pathlib.Path(path), manifest)
   checked = _Checked(manifest, {}, signature)
-  _held[path] = checked
-  if beside is not None:
-    beside[path] = checked
+  _open[path] = checked
+  if trusted is not None:
+    trusted[path] = checked
   return checked
 
 
 def _signature(path: str) -> tuple[int, ...]:
   """Returns what changes where a manifest is written again."""
-  # Where it is not there, whoever reads it says why.
+  # If it is missing, reading it raises the error.
   return modification_guard.stamp(os.path.join(path, manifest_lib.FILE)) or ()
 
 
