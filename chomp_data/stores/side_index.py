@@ -37,6 +37,7 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data.storage import checked_file
+from chomp_data.storage import file_maps
 from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import relative_names
@@ -309,6 +310,7 @@ class RemoteSideArray(SideArray):
     # Through the map, which is of another file where that one was replaced.
     for page in pages:
       self._check_page(page, self._page(page))
+      file_maps.release(self._page(page))
     self._is_verified[pages] = True
     heartbeat.beat()
 
