@@ -388,10 +388,10 @@ def load_or_build(
   """
   key = _whole_key(name, key)
   is_remote = opening.open_storage(store_path).is_remote
-  tried = [parent / _directory(name, key) for parent in places(store_path)]
+  tried = _directories(store_path, name, key)
   for directory in tried:
     sweep(directory.parent)
-  arrays = _find(store_path, key, name, in_bucket=True)
+  arrays = _find(store_path, name, key, in_bucket=True)
   if arrays is not None:
     return arrays
   problems = []
@@ -443,19 +443,17 @@ def find(
     key: Likewise.
     in_bucket: Whether one is looked for beside a store in a bucket, too.
   """
-  return _find(store_path, _whole_key(name, key), name, in_bucket)
+  return _find(store_path, name, _whole_key(name, key), in_bucket)
 
 
 def _find(
   store_path: str | os.PathLike[str],
-  key: Mapping[str, Any],
   name: str,
+  key: Mapping[str, Any],
   in_bucket: bool,
 ) -> dict[str, SideArray] | None:
   """Returns an index that is on this machine or in a bucket, or None."""
-  directories = [
-    parent / _directory(name, key) for parent in places(store_path)
-  ]
+  directories = _directories(store_path, name, key)
   for directory in directories:
     arrays = _open(directory, key)
     if arrays is not None:
@@ -482,8 +480,7 @@ def drop(
     name: Likewise.
     key: Likewise.
   """
-  for parent in places(store_path):
-    directory = parent / _directory(name, _whole_key(name, key))
+  for directory in _directories(store_path, name, _whole_key(name, key)):
     for path in (directory, _partial(directory)):
       # Renamed first: another process may make one of its name at any time.
       with contextlib.suppress(OSError), _staging(directory) as staged:
@@ -494,8 +491,12 @@ def _whole_key(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
   return {"schema": _SCHEMA, "name": name, **key}
 
 
-def _directory(name: str, key: Mapping[str, Any]) -> str:
-  return f"{name}-{hashlib.sha256(_canonical(key)).hexdigest()[:24]}"
+def _directories(
+  store_path: str | os.PathLike[str], name: str, key: Mapping[str, Any]
+) -> list[pathlib.Path]:
+  """Returns where an index may be, the first place first."""
+  directory = f"{name}-{hashlib.sha256(_canonical(key)).hexdigest()[:24]}"
+  return [parent / directory for parent in places(store_path)]
 
 
 def known(
