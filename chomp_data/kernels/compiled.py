@@ -14,7 +14,6 @@ import os
 import threading
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 # Loading begins after this many seconds of work in NumPy.
@@ -51,6 +50,9 @@ _lock = threading.Lock()
 
 def _load() -> None:
   """Loads or compiles the loops; logs the reason if it cannot."""
+  # Not at import: workers of `prepare` import this module, and compile nothing.
+  from absl import logging
+
   try:
     # Imported here, because it needs numba, which not every process uses.
     from chomp_data.kernels import cache
@@ -85,6 +87,8 @@ def _loading() -> threading.Thread | None:
       try:
         thread.start()
       except RuntimeError as error:
+        from absl import logging
+
         logging.info("loops are not compiled: %s", error)
         _loaded.allowed = False
         return None
