@@ -10,6 +10,7 @@ import ast
 import inspect
 import json
 import multiprocessing
+from multiprocessing import util
 import pathlib
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_workers_are_named_closed_and_told_of_as_we_expect():
     list(iterator)
   # `WorkerIterator.stop_workers`.
   iterator._iterator.close()
+
+
+def test_what_runs_at_exit_is_listed_with_its_function():
+  """Of `multiprocessing`, not of Grain; else mend `workers.leave_at_exit`."""
+  finalizer = util.Finalize(None, print, exitpriority=0)
+  try:
+    registry = vars(util)["_finalizer_registry"]
+    assert finalizer in registry.values()
+    assert vars(finalizer)["_callback"] is print
+  finally:
+    finalizer.cancel()
 
 
 def test_no_other_private_name_of_grain_is_used():
