@@ -119,14 +119,12 @@ class Section:
     others: Fields of other values of `kind` only; they may be None.
     expanded: Expands a short form to a section; returns None for other values.
       None if there is no short form.
-    needs_kind: Whether its fields are unknown until `kind` is set.
   """
 
   options: Mapping[str, Option]
   sections: Mapping[str, "Section"] = dataclasses.field(default_factory=dict)
   others: tuple[str, ...] = ()
   expanded: Callable[[Any], dict[str, Any] | None] | None = None
-  needs_kind: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -152,7 +152,9 @@ class RunFields(schema.Options):
 
 
 # Of the fields that all kinds share, by name.
-RULES = {name: own.rule for name, own in schema.options_of(RunFields).items()}
+RULES = {
+  name: option.rule for name, option in schema.options_of(RunFields).items()
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,18 +200,18 @@ class TextFields(RunFields):
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
-    found = super().problems(path)
-    found += edits.rising_problems(f"{path}.tombstones", self.tombstones)
+    problems = super().problems(path)
+    problems += edits.rising_problems(f"{path}.tombstones", self.tombstones)
     if self.balance_shards is not None and self.balance is None:
-      found.append(
+      problems.append(
         f"`{path}.balance_shards` must be None where nothing is balanced, got"
         f" {self.balance_shards}. Set {path}.balance, or unset it."
       )
     if not self.lookahead or formats.FORMATS[self.batch_format].lookahead:
-      return found
+      return problems
     able = [name for name, form in formats.FORMATS.items() if form.lookahead]
     return [
-      *found,
+      *problems,
       f"`{path}.lookahead` must be False for batch_format"
       f" {self.batch_format!r}, which has no label after the last column, got"
       f" True. Unset it, or use one of {', '.join(able)}.",
@@ -228,13 +230,13 @@ class TextFields(RunFields):
     self, sources: Mapping[str, row_source.RowSource]
   ) -> list[grain.transforms.Map]:
     """Returns the transforms that these options ask for; see `RunFields`."""
-    found: list[grain.transforms.Map] = []
+    transforms: list[grain.transforms.Map] = []
     if not self.train_on_eos:
       eos_ids = special_tokens.eos_ids(sources, self.train_on_eos, PATH)
-      found.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
+      transforms.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
     if not formats.FORMATS[self.batch_format].weights:
-      for name, own in sources.items():
-        if own.store.labels.has_weights:
+      for name, source in sources.items():
+        if source.store.labels.has_weights:
           logging.warning(
             "%s.batch_format: %r has no place for weights: every token of %r"
             " that is trained on counts the same.",
@@ -243,7 +245,7 @@ class TextFields(RunFields):
             name,
           )
     operation = formats.FORMATS[self.batch_format].transform
-    return found if operation is None else [*found, operation()]
+    return transforms if operation is None else [*transforms, operation()]
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns which of these fields decide batches, as JSON values."""
@@ -295,28 +297,28 @@ class RowFields(TextFields):
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
-    found = super().problems(path)
+    problems = super().problems(path)
     both = (self.global_batch_size, self.batch_size_schedule)
     if both == (None, None):
-      return found  # `read` tells it, whatever else is wrong.
+      return problems  # `read` tells it, whatever else is wrong.
     if None not in both:
-      found.append(
+      problems.append(
         f"`{path}.global_batch_size` must be None beside batch_size_schedule,"
         f" got {self.global_batch_size} and {self.batch_size_schedule}. Set"
         f" it so (--{path}.global_batch_size=None), or leave the schedule out."
       )
     else:
-      found += edits.schedule_problems(
+      problems += edits.schedule_problems(
         f"{path}.batch_size_schedule", self.sizes
       )
       most = max(size for _, size in self.sizes)
       if self.seq_len * most > _MAX_POSITIONS:
-        found.append(
+        problems.append(
           f"`{self.sizes_field(path)}` times seq_len must be at most"
           f" {_MAX_POSITIONS} positions, got {most} * {self.seq_len}. Lower one"
           " of them."
         )
-    return found
+    return problems
 
   @property
   def sizes(self) -> steps_lib.Sizes:
@@ -347,10 +349,10 @@ class RowFields(TextFields):
     self, sources: Mapping[str, row_source.RowSource]
   ) -> list[grain.transforms.Map]:
     """Returns the transforms that these options ask for; see `RunFields`."""
-    found = super().operations(sources)
+    transforms = super().operations(sources)
     if not self.mask_boundary_loss:
-      found.insert(0, masks.MaskBoundaryLoss(enabled=False))
-    return found
+      transforms.insert(0, masks.MaskBoundaryLoss(enabled=False))
+    return transforms
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns which of these fields decide batches, as JSON values."""
@@ -389,7 +391,7 @@ def _paths(value: Any) -> str | tuple[str, ...]:
     return _path(value)
   if not isinstance(value, list | tuple):
     raise TypeError
-  paths = tuple(_path(own) for own in value)
+  paths = tuple(_path(item) for item in value)
   if not paths or len(set(paths)) < len(paths):
     raise ValueError
   return paths[0] if len(paths) == 1 else paths
@@ -398,7 +400,7 @@ def _paths(value: Any) -> str | tuple[str, ...]:
 def _rising_epochs(value: Any) -> tuple[int, ...]:
   if not isinstance(value, list | tuple):
     raise TypeError
-  epochs = tuple(schema.integer().convert(own) for own in value)
+  epochs = tuple(schema.integer().convert(epoch) for epoch in value)
   if not epochs or epochs[0] or list(epochs) != sorted(epochs):
     raise ValueError
   return epochs
@@ -498,7 +500,7 @@ class RunOptions:
   @property
   def weights(self) -> dict[str, float | None]:
     """`sources.<name>.weight` of every source."""
-    return {name: own.weight for name, own in self.sources.items()}
+    return {name: source.weight for name, source in self.sources.items()}
 
   @property
   def max_epochs(self) -> dict[str, int | None]:
@@ -619,32 +621,32 @@ def read(data: Any) -> RunOptions:
       f" {data[_START_AFTER]!r}. Leave it out: only runs in rows of one length"
       " go on after others."
     )
-  fields, found = schema.read(
+  fields, more = schema.read(
     kind.fields,
     data,
     PATH,
     elsewhere=(*_SECTIONS, _SCHEDULE, _TOMBSTONES, _START_AFTER),
   )
-  problems += found
+  problems += more
   problems += fields.problems(PATH) if fields else []
   buckets = None
   if kind.section is not None:
     path = f"{PATH}.buckets"
-    buckets, found = schema.read(kind.section, section, path)
-    problems += found + (buckets.problems(path) if buckets else [])
+    buckets, more = schema.read(kind.section, section, path)
+    problems += more + (buckets.problems(path) if buckets else [])
   declared, mix_section = data.get("sources"), data.get("mix")
   if fields and fields.dataset_mix and isinstance(declared, Mapping):
-    declared, mix_section, found = mix_lines.replaced(
+    declared, mix_section, more = mix_lines.replaced(
       fields.dataset_mix, declared, mix_section, PATH
     )
-    problems += found
+    problems += more
   seq_len = data.get("seq_len")
   if not isinstance(seq_len, int) or seq_len < 2:
     seq_len = None
-  sources, found = _checked_sources(declared, kind, seq_len)
-  problems += found
-  mix, found = _checked_mix(mix_section, sources, name, bool(found))
-  problems += found
+  sources, more = _checked_sources(declared, kind, seq_len)
+  problems += more
+  mix, more = _checked_mix(mix_section, sources, name, bool(more))
+  problems += more
   if problems or fields is None:
     raise schema.ConfigError(problems)
   if mix is not None:
@@ -679,27 +681,28 @@ def known(data: Any) -> schema.Section:
   """
   data = data if isinstance(data, Mapping) else {}
   buckets = data.get("buckets")
-  name = "rows" if buckets is None else _named_kind(buckets)
+  name = "rows" if _is_unset(buckets) else _named_kind(buckets)
   kind, inner = KINDS.get(name), {}
   of_buckets = _kind_option(
-    [own for own in KINDS if KINDS[own].section],
+    [name for name in KINDS if KINDS[name].section],
     "Whether batches are of text in rows of a few lengths or of arrays of a"
     " few sizes; without the section `buckets` all rows have one length.",
   )
-  inner["buckets"] = schema.Section(of_buckets, needs_kind=True)
+  runs = KINDS.values()
+  if kind is not None and kind.section is not None:
+    of_buckets |= schema.options_of(kind.section)
+  inner["buckets"] = _section(
+    of_buckets, [run.section for run in runs if run.section is not None]
+  )
   if kind is None:
     return schema.Section({}, inner)
-  if kind.section is not None:
-    fields = schema.options_of(kind.section)
-    inner["buckets"] = schema.Section({**of_buckets, **fields})
-  runs = KINDS.values()
   inner["mix"] = _section(
     schema.options_of(kind.mix), [run.mix for run in runs]
   )
   entries = data.get("sources")
   entries = entries if isinstance(entries, Mapping) else {}
   inner["sources"] = schema.Section(
-    {}, {str(own): _known_of(entries[own], kind) for own in entries}
+    {}, {str(name): _known_of(entries[name], kind) for name in entries}
   )
   return _section(
     schema.options_of(kind.fields), [run.fields for run in runs], inner
@@ -729,7 +732,7 @@ def _known_of(entry: Any, kind: Kind) -> schema.Section:
   """Returns every option of a source."""
   entry = entry if isinstance(entry, Mapping) else {}
   runs = KINDS.values()
-  of_rows = [own.options for own in row_kinds.ROW_KINDS.values()]
+  of_rows = [rows_kind.options for rows_kind in row_kinds.ROW_KINDS.values()]
   if kind.rows is not None:
     rows = schema.options_of(kind.rows)
   else:
@@ -805,11 +808,20 @@ def _stated(
   return out
 
 
+def _is_unset(section: Any) -> bool:
+  """Returns whether a section is None, or all of its fields are."""
+  return section is None or (
+    isinstance(section, Mapping)
+    and bool(section)
+    and all(value is None for value in section.values())
+  )
+
+
 def _is_placeholder(section: Mapping[str, Any], known: schema.Section) -> bool:
   return (
     bool(known.options)
     and section.keys() >= known.options.keys()
-    and all(value is None for value in section.values())
+    and _is_unset(section)
   )
 
 
@@ -836,7 +848,7 @@ def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
   if buckets is None:
     return "rows", {}
   kind = buckets.get("kind") if isinstance(buckets, Mapping) else None
-  names = [name for name, own in KINDS.items() if own.section is not None]
+  names = [name for name, kind in KINDS.items() if kind.section is not None]
   if not isinstance(kind, str) or kind not in names:
     rule = schema.choice(names)
     raise schema.ConfigError(
@@ -848,10 +860,12 @@ def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
 def _checked_mix(
   section: Any, sources: Mapping[str, SourceOptions], kind: str, failed: bool
 ) -> tuple[Any, list[str]]:
-  path, own = f"{PATH}.mix", KINDS[kind]
-  if section is None and len(sources) < 2 and own.section is None:
+  path, run_kind = f"{PATH}.mix", KINDS[kind]
+  if section is None and len(sources) < 2 and run_kind.section is None:
     return None, []
-  mix, problems = schema.read(own.mix, {} if section is None else section, path)
+  mix, problems = schema.read(
+    run_kind.mix, {} if section is None else section, path
+  )
   if mix is None:
     return None, problems
   if not failed:
@@ -882,8 +896,8 @@ def _checked_sources(
     ]
   out, problems = {}, schema.name_problems(path, section)
   for name, entry in section.items():
-    source, found = _checked_source(f"{path}.{name}", entry, kind, seq_len)
-    problems += found
+    source, more = _checked_source(f"{path}.{name}", entry, kind, seq_len)
+    problems += more
     if source is not None:
       out[str(name)] = source
   return out, problems
@@ -902,16 +916,16 @@ def _checked_source(
   fields, problems = schema.read(
     SourceFields, entry, path, elsewhere=("rows", "shuffle", *kinds)
   )
-  store_options, found = _store_options(path, entry, kinds)
-  problems += found
-  rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), kind, seq_len)
-  problems += found
-  given = entry.get("shuffle")
+  store_options, more = _store_options(path, entry, kinds)
+  problems += more
+  rows, more = _checked_rows(f"{path}.rows", entry.get("rows"), kind, seq_len)
+  problems += more
+  order = entry.get("shuffle")
   where = f"{path}.shuffle"
-  shuffle, found = schema.read(
-    kind.shuffle, {} if given is None else given, where
+  shuffle, more = schema.read(
+    kind.shuffle, {} if order is None else order, where
   )
-  problems += found
+  problems += more
   if shuffle is not None:
     problems += shuffle.problems(where, row_kinds.has_blocks(rows))
   if getattr(rows, "restrict_to_training_subset", False):
@@ -989,15 +1003,15 @@ def _store_options(
   path: str, entry: Mapping[str, Any], kinds: Mapping[str, type]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the options of a source's kind of stores, where it has some."""
-  given = [name for name in kinds if entry.get(name) is not None]
+  names = [name for name in kinds if entry.get(name) is not None]
   out, problems = {}, []
-  for name in given:
+  for name in names:
     where = f"{path}.{name}"
-    out[name], found = schema.read(kinds[name], entry[name], where)
-    problems += found + (out[name].problems(where) if out[name] else [])
-  if len(given) > 1:
+    out[name], more = schema.read(kinds[name], entry[name], where)
+    problems += more + (out[name].problems(where) if out[name] else [])
+  if len(names) > 1:
     problems.append(
-      f"`{path}` must be of one kind of stores, got {' and '.join(given)}."
+      f"`{path}` must be of one kind of stores, got {' and '.join(names)}."
       " Remove all but one."
     )
   return out, problems

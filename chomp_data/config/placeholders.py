@@ -50,6 +50,8 @@ def with_placeholders(
   any binary can set every option of `config.data`. Options that the config does
   not state are None and keep their defaults; `rows.num_docs`, for which None
   has a meaning, has its default. A field that refers to another keeps its type.
+  Short forms of sections, such as `shuffle=True`, become sections. Sources are
+  those of the config: `dataset_mix` names others on the command line.
 
   Args:
     data: `config.data`, complete but for what the command line is to set. A
@@ -76,6 +78,10 @@ def _fill(section: ml_collections.ConfigDict, known: schema.Section) -> None:
       # None would have another meaning than the default.
       value = None if name in fields else option.default
     elif isinstance(value, _TYPED) and not schema.takes_none(option.rule):
+      converted = _converted(option.rule, value)
+      if type(converted) is not type(value):
+        del section[name]
+        section[name] = converted
       continue
     _put(section, name, value)
   for name in known.others:
@@ -83,15 +89,26 @@ def _fill(section: ml_collections.ConfigDict, known: schema.Section) -> None:
       _put(section, name, None)
   for name, inner in known.sections.items():
     value = section.get(name)
+    if inner.expanded is not None:
+      full = inner.expanded(value)
+      value = value if full is None else ml_collections.ConfigDict(full)
     if value is None:
-      # Of what it is to be made is known once its `kind` is.
-      value = None if inner.needs_kind else ml_collections.ConfigDict()
+      value = ml_collections.ConfigDict()
     if isinstance(value, ml_collections.ConfigDict):
       _fill(value, inner)
     if inner.options and not isinstance(
       fields.get(name), config_dict.FieldReference
     ):
       _put(section, name, value)
+
+
+def _converted(rule: schema.Rule, value: Any) -> Any:
+  """Returns a value in the type of its option: 600 seconds as 600.0."""
+  try:
+    converted = rule.convert(value)
+  except (TypeError, ValueError, OverflowError):
+    return value  # The error is raised where options are read.
+  return converted if isinstance(converted, _TYPED) else value
 
 
 def _put(section: ml_collections.ConfigDict, name: str, value: Any) -> None:

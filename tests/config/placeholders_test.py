@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock `ml_collections` flags set every option of a shipped config."""
 
+import ast
+import copy
 import pathlib
+import sys
 
 from absl import flags as absl_flags
 import ml_collections
@@ -11,6 +14,8 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import row_kinds
+from chomp_data import schema
 from chomp_data.config import files
 from chomp_data.config import options
 from chomp_data.config import placeholders
@@ -20,7 +25,13 @@ from tests.golden import cases
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE = "data.sources.stdlib"
 
-DEFINITIONS = ("file", "dict")
+# Values that some option takes, as they are written on a command line.
+VALUES = [
+  "None", "3", "0.5", "True", "False", "x", "16x16", "1e-3", "(1, 2)", "[1, 2]",
+  "[(0, 8)]", "[16, 32]", "[(16, 16)]", "['x']", "[(0, 'f.jsonl')]",
+  "{'a': 'b'}", "{'a': 1.0}", "[('a', 1.0)]", "[(0, {'a': 1.0})]",
+  "[(0, {'16': 1.0})]", "{'16x16': 4}", "{'x': 3}", "{}", "a=x:1",
+]  # fmt: skip
 
 # None of these is in the file, but for those of `STATED`.
 OVERRIDES = {
@@ -64,58 +75,55 @@ def store(tmp_path_factory):
   return str(testing_stores.make_store(path, documents).path)
 
 
-def run(define, *flags):
-  """Returns the config that a binary of one's own reads of its flags."""
+def stock(monkeypatch, config, *flags):
+  """Returns the config that a binary of one's own gets with stock flags.
+
+  Args:
+    monkeypatch: Of the test.
+    config: A ConfigDict, or the path of a file.
+    *flags: Of the command line.
+  """
   values = absl_flags.FlagValues()
-  argv = ["binary", *flags]
-  if define == "file":
-    argv.insert(1, f"--config={ROOT}/configs/splice_multi.py")
-    holder = config_flags.DEFINE_config_file(
-      "config", flag_values=values, sys_argv=argv
-    )
+  if isinstance(config, str):
+    flags = (f"--config={config}", *flags)
+  # Stock flags look for names of fields there.
+  monkeypatch.setattr(sys, "argv", ["binary", *flags])
+  if isinstance(config, str):
+    config_flags.DEFINE_config_file("config", flag_values=values)
   else:
-    holder = config_flags.DEFINE_config_dict(
-      "config",
-      chomp_data.load_config("splice_multi"),
-      flag_values=values,
-      sys_argv=argv,
-    )
-  values(argv)
-  return holder.value
+    config_flags.DEFINE_config_dict("config", config, flag_values=values)
+  values(["binary", *flags])
+  return values.config
 
 
-def fingerprint(config):
-  """Returns the fingerprint of a run, however its config is held."""
-  first, *others = (
-    chomp_data.build(data).fingerprint
-    for data in (
-      config.data,
-      ml_collections.FrozenConfigDict(config).data,
-      config.copy_and_resolve_references().data,
-    )
-  )
-  assert others == [first] * 2
-  return first
+def splice_multi(define):
+  path = str(ROOT / "configs/splice_multi.py")
+  return path if define == "file" else chomp_data.load_config(path)
 
 
 def flags_of(overrides):
   return [f"--config.{path}={value}" for path, value in overrides.items()]
 
 
-@pytest.mark.parametrize("define", DEFINITIONS)
+@pytest.mark.parametrize("define", ["file", "dict"])
 def test_a_binary_of_ones_own_sets_options_that_a_config_does_not_name(
-  define, store
+  define, store, monkeypatch
 ):
   overrides = {**STATED, **OVERRIDES, f"{SOURCE}.store": store}
-  found = fingerprint(run(define, *flags_of(overrides)))
-  config = chomp_data.load_config(
-    str(ROOT / "configs/splice_multi.py"),
+  config = stock(monkeypatch, splice_multi(define), *flags_of(overrides))
+  ours = chomp_data.load_config(
+    splice_multi("file"),
     [f"{path}={value}" for path, value in overrides.items()],
   )
-  wanted = chomp_data.build(config.data).fingerprint
-  assert found == wanted
+  wanted = chomp_data.build(ours.data).fingerprint
+  for data in (
+    config.data,
+    ml_collections.FrozenConfigDict(config).data,
+    config.copy_and_resolve_references().data,
+  ):
+    assert chomp_data.build(data).fingerprint == wanted
   # Each of them came in.
-  read = options.read(config.data)
+  read = options.read(ours.data)
   assert (read.data.epochs, read.data.seed, read.data.skip) == (
     2,
     11,
@@ -131,7 +139,9 @@ def test_a_binary_of_ones_own_sets_options_that_a_config_does_not_name(
   assert read.sources["stdlib"].shuffle.seed == 5
 
 
-def test_short_forms_and_other_kinds_are_set_by_a_binary_of_ones_own(store):
+def test_short_forms_and_other_kinds_are_set_by_a_binary_of_ones_own(
+  store, monkeypatch
+):
   overrides = {
     **STATED,
     f"{SOURCE}.store": store,
@@ -139,10 +149,10 @@ def test_short_forms_and_other_kinds_are_set_by_a_binary_of_ones_own(store):
     "data.epochs": "None",
     "data.mix": "None",
   }
-  shuffle = fingerprint(run("file", *flags_of(overrides)))["sources"]["stdlib"][
-    "shuffle"
-  ]
-  assert (shuffle["kind"], shuffle["era_length"]) == ("era", 5)
+  config = stock(monkeypatch, splice_multi("file"), *flags_of(overrides))
+  fingerprint = chomp_data.build(config.data).fingerprint
+  assert fingerprint["sources"]["stdlib"]["shuffle"]["kind"] == "era"
+  assert fingerprint["sources"]["stdlib"]["shuffle"]["era_length"] == 5
 
 
 @pytest.mark.parametrize(
@@ -157,11 +167,132 @@ def test_short_forms_and_other_kinds_are_set_by_a_binary_of_ones_own(store):
     ),
   ],
 )
-def test_a_wrong_option_of_a_binary_of_ones_own_is_told(store, flag, message):
+def test_a_wrong_option_of_a_binary_of_ones_own_is_told(
+  store, monkeypatch, flag, message
+):
   flags = flags_of({**STATED, f"{SOURCE}.store": store})
-  with pytest.raises(Exception) as caught:  # noqa: PT011
-    chomp_data.build(run("file", *flags, f"--config.{flag}").data)
-  assert message in str(caught.value).splitlines()[-1]
+
+  def build():
+    config = stock(
+      monkeypatch, splice_multi("file"), *flags, f"--config.{flag}"
+    )
+    chomp_data.build(config.data)
+
+  with pytest.raises(Exception, match=message):
+    build()
+
+
+def data_of(run, rows):
+  """Returns `config.data` of a kind of run, with little in it."""
+  source = {"rows": {} if rows is None else {"kind": rows}}
+  data = {
+    "seq_len": 16,
+    "global_batch_size": 4,
+    "sources": {"a": {"store": "/x", **source}, "b": {"store": "/y", **source}},
+    "mix": {"weights": {"a": 1, "b": 2}},
+  }
+  if options.KINDS[run].section is not None:
+    del data["seq_len"]
+    data["buckets"] = {"kind": run}
+  if run == "length":
+    del data["global_batch_size"]
+  return data
+
+
+def paths_of(section, path=("config", "data")):
+  for name, option in section.options.items():
+    yield ".".join((*path, name)), option
+  for name, inner in section.sections.items():
+    yield from paths_of(inner, (*path, name))
+
+
+def accepts(rule, text):
+  try:
+    value = ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    value = text
+  try:
+    rule.convert(value)
+  except (TypeError, ValueError, OverflowError):
+    return False
+  return True
+
+
+KINDS_OF_ROWS = [
+  (run, rows)
+  for run, kind in options.KINDS.items()
+  for rows in ([None] if kind.rows else row_kinds.ROW_KINDS)
+]
+
+
+@pytest.mark.parametrize(("run", "rows"), KINDS_OF_ROWS, ids=str)
+def test_stock_flags_set_any_option_without_a_traceback(run, rows, monkeypatch):
+  data = data_of(run, rows)
+  filled = ml_collections.ConfigDict({"data": data})
+  filled.data = chomp_data.with_placeholders(filled.data)
+  paths = [*paths_of(options.known(data))]
+  assert len(paths) > 50
+  for path, option in paths:
+    # One source is enough, and rows alone differ by their kind.
+    if ".b." in path or (
+      (run, rows) != KINDS_OF_ROWS[0]
+      and (run == "rows" and ".rows." not in path)
+    ):
+      continue
+    values = [*option.rule.names, *VALUES]
+    values = [text for text in values if accepts(option.rule, text)][:2]
+    assert values, path
+    for text in values:
+      config = copy.deepcopy(filled)
+      try:
+        config = stock(monkeypatch, config, f"--{path}={text}")
+        options.read(config.data)
+      except schema.ConfigError:
+        pass  # It does not go with the other options.
+
+
+@pytest.mark.parametrize(
+  ("data", "flag", "wanted"),
+  [
+    ({}, "buckets.kind=length", "`config.data.buckets.lengths` must be set"),
+    ({}, "buckets.lengths=[8, 16]", "`config.data.buckets.kind` must be one"),
+    ({"timeout_s": 600}, "timeout_s=30.5", None),
+    ({"peer_failure_grace_s": 1}, "peer_failure_grace_s=0.25", None),
+  ],
+)
+def test_stock_flags_set_what_a_file_leaves_out_or_writes_otherwise(
+  data, flag, wanted, monkeypatch
+):
+  config = ml_collections.ConfigDict(
+    {"data": {**data_of("rows", "bin"), **data}}
+  )
+  config.data = chomp_data.with_placeholders(config.data)
+  config = stock(monkeypatch, config, f"--config.data.{flag}")
+  if wanted is not None:
+    with pytest.raises(schema.ConfigError, match=wanted):
+      options.read(config.data)
+  else:
+    name, _, value = flag.partition("=")
+    assert getattr(options.read(config.data).data, name) == float(value)
+
+
+@pytest.mark.parametrize("short", [True, False, 1_000])
+def test_stock_flags_set_fields_of_a_section_in_its_short_form(
+  short, monkeypatch
+):
+  data = data_of("rows", "bin")
+  data["sources"]["a"]["shuffle"] = short
+  config = ml_collections.ConfigDict({"data": data})
+  config.data = chomp_data.with_placeholders(config.data)
+  same = stock(monkeypatch, copy.deepcopy(config))
+  assert options.read(same.data) == options.read(data)
+  flags = [
+    f"--config.data.sources.a.shuffle.{field}"
+    for field in ("kind=full", "era_length=None", "seed=3")
+  ]
+  read = options.read(stock(monkeypatch, config, *flags).data)
+  assert read.sources["a"].shuffle.kind == "full"
+  assert read.sources["a"].shuffle.seed == 3
 
 
 @pytest.mark.parametrize("name", [*files.SHIPPED])
@@ -180,8 +311,6 @@ def _missing(section, known, path):
     if name not in section:
       yield f"{path}.{name}"
   for name, inner in known.sections.items():
-    if inner.needs_kind:
-      continue
     if name not in section:
       yield f"{path}.{name}"
     else:
