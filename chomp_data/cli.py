@@ -215,13 +215,15 @@ def log_own_messages(tool: str) -> None:
     tool: The tool's `__file__`; messages of its directory are shown too.
   """
   logging.set_verbosity(logging.INFO)
-  own = [
+  directories = [
     pathlib.Path(file).resolve().parent for file in (chomp_data.__file__, tool)
   ]
 
   def shown(entry) -> bool:
     path = pathlib.Path(entry.pathname).resolve()
-    return entry.levelno >= 30 or any(path.is_relative_to(p) for p in own)
+    return entry.levelno >= 30 or any(
+      path.is_relative_to(p) for p in directories
+    )
 
   logging.get_absl_handler().addFilter(shown)
 
@@ -247,13 +249,13 @@ def config(
   if holder.value is None:
     raise app.UsageError(f"--{holder.name} must name a config file.")
   value = load(holder.value)
-  given = flags.FLAGS[_SET].value
+  settings = flags.FLAGS[_SET].value
   mix = None if dataset_mix is None else dataset_mix.value
-  if given:
+  if settings:
     from chomp_data.config import flags as config_options
 
     try:
-      config_options.apply(value, given, sections or {})
+      config_options.apply(value, settings, sections or {})
     except schema.ConfigError as error:
       advice = ""
       if mix is not None and "config.data.sources" in str(error):
@@ -266,7 +268,7 @@ def config(
 
 
 def load(
-  name: str, given: Sequence[str] = (), dataset_mix: str | None = None
+  name: str, settings: Sequence[str] = (), dataset_mix: str | None = None
 ) -> Any:
   """Returns a config, by what --config says.
 
@@ -282,7 +284,7 @@ def load(
   from chomp_data.config import files
 
   try:
-    return _mixed(files.load_config(name, given), dataset_mix)
+    return _mixed(files.load_config(name, settings), dataset_mix)
   except schema.ConfigError:
     raise
   except Exception as error:
@@ -347,10 +349,12 @@ def _option_of(name: str) -> str:
 
 def _parsed(argv: Sequence[str]) -> list[str]:
   try:
-    own = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
-    own = _with_config(_with_options(own))
+    arguments = flags.FLAGS.read_flags_from_files(
+      list(argv[1:]), force_gnu=False
+    )
+    arguments = _with_config(_with_options(arguments))
     try:
-      return flags.FLAGS([argv[0], *own])
+      return flags.FLAGS([argv[0], *arguments])
     except SystemExit as ended:
       sys.stdout.flush()
       # absl's --help fails; who asked for help got it.
@@ -400,22 +404,22 @@ def _with_options(arguments: Sequence[str]) -> list[str]:
   """Returns arguments; those that set an option are of the flag for them."""
   if _SET not in flags.FLAGS:
     return list(arguments)
-  left, found = list(arguments), []
+  left, parsed = list(arguments), []
   while left:
     argument = left.pop(0)
     if argument == "--":
-      return [*found, argument, *left]
+      return [*parsed, argument, *left]
     option = _OPTION.fullmatch(argument)
     if option is None:
-      found.append(argument)
+      parsed.append(argument)
       continue
     off, path, value = option.groups()
     if value is None and not off and left and _is_value(left[0]):
       value = left.pop(0)
     elif value is None:
       value = str(not off)
-    found.append(f"--{_SET}={path}={value}")
-  return found
+    parsed.append(f"--{_SET}={path}={value}")
+  return parsed
 
 
 def _is_value(argument: str) -> bool:

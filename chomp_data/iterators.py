@@ -917,7 +917,7 @@ def _start_together(
   peers = agreement.peers_of(sharding)
   if peers is None:
     return make()
-  devices = agreement.told(sharding)
+  devices = agreement.describe(sharding)
   iterator = peers.start(
     make, lambda iterator: {**iterator._described(), "sharding": devices}
   )

@@ -97,7 +97,7 @@ def coverage(
 
 
 def report(
-  pipe: pipeline.Pipeline, found: list[Coverage], most: int = 20
+  pipe: pipeline.Pipeline, coverages: list[Coverage], most: int = 20
 ) -> str:
   """Returns a table, one line a document, documents read most first.
 
@@ -107,27 +107,29 @@ def report(
     most: Documents listed of each source.
   """
   lines = []
-  for own in found:
-    store = pipe.sources[own.source].store
-    whole = max(int(own.rows.sum()), 1)
+  for coverage in coverages:
+    store = pipe.sources[coverage.source].store
+    whole = max(int(coverage.rows.sum()), 1)
     lines.append(
-      f"coverage of {own.source}: {len(own.document)} documents,"
-      f" {int(own.tokens.sum())} tokens read,"
-      f" {int(own.distinct.sum())} of {int(own.length.sum())} distinct,"
-      f" entropy of shares {own.entropy:.3f} of at most"
-      f" {np.log(max(len(own.document), 1)):.3f} nats"
+      f"coverage of {coverage.source}: {len(coverage.document)} documents,"
+      f" {int(coverage.tokens.sum())} tokens read,"
+      f" {int(coverage.distinct.sum())} of"
+      f" {int(coverage.length.sum())} distinct,"
+      f" entropy of shares {coverage.entropy:.3f} of at most"
+      f" {np.log(max(len(coverage.document), 1)):.3f} nats"
     )
-    order = np.argsort(-own.rows, kind="stable")[:most]
-    ids = store.document_ids(own.document[order])
+    order = np.argsort(-coverage.rows, kind="stable")[:most]
+    ids = store.document_ids(coverage.document[order])
     for identity, i in zip(ids, order.tolist(), strict=True):
       lines.append(
-        f"  {identity}: rows={own.rows[i]} ({own.rows[i] / whole:.1%})"
-        f" tokens={own.tokens[i]}"
-        f" covered={own.distinct[i] / own.length[i]:.1%}"
-        f" of {own.length[i]} starting at {own.columns[i]} columns"
+        f"  {identity}: rows={coverage.rows[i]}"
+        f" ({coverage.rows[i] / whole:.1%})"
+        f" tokens={coverage.tokens[i]}"
+        f" covered={coverage.distinct[i] / coverage.length[i]:.1%}"
+        f" of {coverage.length[i]} starting at {coverage.columns[i]} columns"
       )
-    if len(own.document) > most:
-      lines.append(f"  ... {len(own.document) - most} more documents")
+    if len(coverage.document) > most:
+      lines.append(f"  ... {len(coverage.document) - most} more documents")
   return "\n".join(lines)
 
 
@@ -163,7 +165,7 @@ class _Totals:
     if not self._waiting:
       return
     document, start, length, column, first = (
-      np.concatenate(own) for own in zip(*self._waiting, strict=True)
+      np.concatenate(parts) for parts in zip(*self._waiting, strict=True)
     )
     self._waiting, self._num_waiting = [], 0
     seen, where = np.unique(

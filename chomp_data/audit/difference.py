@@ -58,7 +58,7 @@ _VALUES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class SourceSummary:
   """What one run takes of a source.
 
   Attributes:
@@ -94,7 +94,7 @@ class Difference:
   steps: int
   first_step: int | None
   fields: list[str]
-  sources: dict[str, dict[str, Given | None]]
+  sources: dict[str, dict[str, SourceSummary | None]]
 
   @property
   def is_empty(self) -> bool:
@@ -155,28 +155,29 @@ def as_saved(
   # Beside a mix, one source alone is a mix of it.
   stages = mix.get("stages") or {"0": dict.fromkeys(saved["sources"], "1")}
   if run.mix is not None:
-    names = {name for own in stages.values() for name in own}
+    names = {name for weights in stages.values() for name in weights}
     run = dataclasses.replace(
       run,
-      sources={n: own for n, own in run.sources.items() if n in names},
+      sources={n: source for n, source in run.sources.items() if n in names},
       mix=dataclasses.replace(run.mix, weights=None, stages=_stages(stages)),
     )
   if run.buckets is not None:
-    own = buckets.get("stages")
+    bucket_stages = buckets.get("stages")
     run = dataclasses.replace(
       run,
       buckets=dataclasses.replace(
-        run.buckets, stages=None if own is None else _stages(own)
+        run.buckets,
+        stages=None if bucket_stages is None else _stages(bucket_stages),
       ),
     )
-  found, lines = None, []
+  built, lines = None, []
   try:
-    found = pipeline.Pipeline(run)
-    lines = _lines(state_lib.changes(saved, found.fingerprint))
+    built = pipeline.Pipeline(run)
+    lines = _lines(state_lib.changes(saved, built.fingerprint))
   except schema.ConfigError as error:
     lines = error.problems
-  if found is not None and not lines:
-    return found
+  if built is not None and not lines:
+    return built
   raise errors.StateError(
     "a checkpoint must be of a run that differs from the other one in stages"
     " and edits only, got others:\n  "
@@ -202,24 +203,24 @@ def _edited(
     )
   files = getattr(run.data, "tombstones", ())
   if files:
-    own = pipe.fingerprint.get("tombstones", {})
+    tombstones = pipe.fingerprint.get("tombstones", {})
     gone = saved.get("tombstones", {})
     data = dataclasses.replace(
       data,
       tombstones=tuple(
         (at, path)
         for at, path in files
-        if str(at) in gone and gone[str(at)] == own.get(str(at))
+        if str(at) in gone and gone[str(at)] == tombstones.get(str(at))
       ),
     )
   return dataclasses.replace(run, data=data)
 
 
-def _stages(found: Mapping[str, Mapping[str, str]]) -> tuple[Any, ...]:
+def _stages(stages: Mapping[str, Mapping[str, str]]) -> tuple[Any, ...]:
   """Returns stages as options have them, from a fingerprint."""
   return tuple(
-    (int(step), tuple((n, fractions.Fraction(w)) for n, w in own.items()))
-    for step, own in sorted(found.items(), key=lambda item: int(item[0]))
+    (int(step), tuple((n, fractions.Fraction(w)) for n, w in weights.items()))
+    for step, weights in sorted(stages.items(), key=lambda item: int(item[0]))
   )
 
 
@@ -236,7 +237,9 @@ def difference(
   first = _first_step(a, b, steps)
   if first is None:
     fields = [
-      own for own in changes(a, b, steps) if _NOT_OF_SPANS.fullmatch(own[0])
+      change
+      for change in changes(a, b, steps)
+      if _NOT_OF_SPANS.fullmatch(change[0])
     ]
     return Difference(steps, None, _lines(fields), {})
   # What matters at a step is of the steps before the next one.
@@ -270,15 +273,17 @@ def _first_step(
   while low < high:
     middle = (low + high + 1) // 2
     low, high = (low, middle - 1) if changes(a, b, middle) else (middle, high)
-  ends = [steps if own.num_steps is None else own.num_steps for own in (a, b)]
+  ends = [
+    steps if pipe.num_steps is None else pipe.num_steps for pipe in (a, b)
+  ]
   end = min(*ends, steps)
   compared = _Spans(a, b) if a.sources and b.sources else _Samples(a, b)
   first, count = low, 1
   while first < end:
     count = min(count, end - first)
-    found = compared.first_step(first, count)
-    if found is not None:
-      return found
+    step = compared.first_step(first, count)
+    if step is not None:
+      return step
     first += count
     # Most runs that differ do so at once.
     count = min(4 * count, compared.most_steps)
@@ -333,19 +338,19 @@ class _Spans:
       and name in b.sources
       and a.sources[name].store.hash == b.sources[name].store.hash
     }
-    rows = max(bucket.batch_size for own in (a, b) for bucket in own.buckets)
+    rows = max(bucket.batch_size for pipe in (a, b) for bucket in pipe.buckets)
     self.most_steps: int = max(1, BLOCK_ROWS // rows)
     if {a.run_options.kind, b.run_options.kind} != {"rows"}:
       self.most_steps = min(self.most_steps, _BLOCK_STEPS)
 
   def first_step(self, first: int, count: int) -> int | None:
     """Returns the first of some steps that is other."""
-    sizes = [_sizes(own, first, count) for own in self._runs]
+    sizes = [_sizes(run, first, count) for run in self._runs]
     same = sizes[0] == sizes[1]
     known = count if same.all() else int(np.argmin(same))
     if known:
       ends = np.cumsum(sizes[0][:known])
-      row = self._first_row(*(own.plan(first, known) for own in self._runs))
+      row = self._first_row(*(run.plan(first, known) for run in self._runs))
       if row is not None:
         return first + int(np.searchsorted(ends, row, "right"))
     return None if known == count else first + known
@@ -356,8 +361,8 @@ class _Spans:
     same = np.ones(count, np.bool_)
     for name in _VALUES:
       values = []
-      for own in (a, b):
-        value = getattr(own, name, None)
+      for spans in (a, b):
+        value = getattr(spans, name, None)
         # A missing array is False: no token was added, and no span masked.
         values.append(
           np.zeros(count, np.int64) if value is None else value[:count]
@@ -365,7 +370,7 @@ class _Spans:
       same &= values[0] == values[1]
     same &= self._same_documents(a, b, count)
     at = count if same.all() else int(np.argmin(same))
-    rows = [int(own.row[at]) for own in (a, b) if at < len(own)]
+    rows = [int(spans.row[at]) for spans in (a, b) if at < len(spans)]
     return min(rows, default=None)
 
   def _same_documents(
@@ -374,9 +379,9 @@ class _Spans:
     """Returns which of the first spans are of the same document, bool[N]."""
     numbers = [
       np.asarray([self._names.index(name) for name in run.source_names])[
-        own.source[:count]
+        spans.source[:count]
       ]
-      for run, own in zip(self._runs, (a, b), strict=True)
+      for run, spans in zip(self._runs, (a, b), strict=True)
     ]
     same = numbers[0] == numbers[1]
     same_number = a.document[:count] == b.document[:count]
@@ -386,8 +391,8 @@ class _Spans:
         same[pick] = same_number[pick]
       elif pick.size:
         ids = [
-          np.asarray(run.sources[name].store.document_ids(own.document[pick]))
-          for run, own in zip(self._runs, (a, b), strict=True)
+          np.asarray(run.sources[name].store.document_ids(spans.document[pick]))
+          for run, spans in zip(self._runs, (a, b), strict=True)
         ]
         same[pick] = ids[0] == ids[1]
     return same
@@ -404,26 +409,26 @@ def _sizes(pipe: pipeline.Pipeline, first: int, count: int) -> np.ndarray:
 
 def _by_source(
   a: pipeline.Pipeline, b: pipeline.Pipeline, steps: int
-) -> dict[str, dict[str, Given | None]]:
+) -> dict[str, dict[str, SourceSummary | None]]:
   """Returns what runs take of sources that they do not take alike."""
   taken: list[_Taken] = []
   for run in (a, b):
     step = min(steps, run.num_steps or steps)
     taken.append(_Taken(run, step, run.accounts.at(step)))
-  out: dict[str, dict[str, Given | None]] = {}
+  out: dict[str, dict[str, SourceSummary | None]] = {}
   for name in dict.fromkeys([*a.source_names, *b.source_names]):
-    accounts = [own.accounts.get(name) for own in taken]
+    accounts = [side.accounts.get(name) for side in taken]
     if accounts[0] == accounts[1] and _alike(a, b, name):
       continue
-    seen = [own.documents(name) for own in taken]
+    seen = [side.documents(name) for side in taken]
     others = _others(a, b, name, seen)
-    given = [
-      own.given(name, documents, other)
-      for own, documents, other in zip(taken, seen, others, strict=True)
+    summaries = [
+      side.summary(name, documents, other)
+      for side, documents, other in zip(taken, seen, others, strict=True)
     ]
     # The same in all may come in another order.
-    if given[0] != given[1]:
-      out[name] = dict(zip("ab", given, strict=True))
+    if summaries[0] != summaries[1]:
+      out[name] = dict(zip("ab", summaries, strict=True))
   return out
 
 
@@ -443,13 +448,13 @@ class _Taken:
     questions = answers.of(self.pipe.run_plan)
     return np.flatnonzero(questions.documents(name, self.step))
 
-  def given(
+  def summary(
     self, name: str, documents: np.ndarray, others: np.ndarray
-  ) -> Given | None:
+  ) -> SourceSummary | None:
     account = self.accounts.get(name)
     if account is None:
       return None
-    return Given(
+    return SourceSummary(
       rows=account.rows,
       tokens=account.tokens,
       loss_tokens=account.loss_tokens,
@@ -489,8 +494,8 @@ def _others(
   if name not in a.sources or name not in b.sources:
     return list(seen)
   ids = [
-    np.asarray(run.sources[name].store.document_ids(own), np.str_)
-    for run, own in zip((a, b), seen, strict=True)
+    np.asarray(run.sources[name].store.document_ids(documents), np.str_)
+    for run, documents in zip((a, b), seen, strict=True)
   ]
   return [seen[i][~np.isin(ids[i], ids[1 - i])] for i in (0, 1)]
 

@@ -153,9 +153,9 @@ def num_steps(
         " it, or raise `config.data.epochs`."
       ]
     )
-  found = most if steps is None else steps
-  assert found is not None
-  return found
+  count = most if steps is None else steps
+  assert count is not None
+  return count
 
 
 def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
@@ -171,11 +171,13 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
   accounts, questions = pipe.accounts, answers.of(pipe.run_plan)
   first, last = accounts.at(0), accounts.at(steps)
   held = questions.rows_held(steps)
-  rows = sum(last[n].rows - own.rows for n, own in first.items())
+  rows = sum(last[n].rows - counts.rows for n, counts in first.items())
   positions = tokens = loss_tokens = None
   if pipe.sources:
-    shapes = {own.name: own.shape[0] for own in pipe.buckets}
-    positions = sum(shapes[name] * own for name, own in held.items())
+    shapes = {bucket.name: bucket.shape[0] for bucket in pipe.buckets}
+    positions = sum(
+      shapes[name] * rows_held for name, rows_held in held.items()
+    )
     tokens = _taken(first, last, "tokens")
     loss_tokens = _taken(first, last, "loss_tokens")
   return Forecast(
@@ -190,11 +192,11 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
     ),
     sources={
       name: Source(
-        **dataclasses.asdict(own),
-        begins=_begins(questions, name, own.epochs, steps),
+        **dataclasses.asdict(counts),
+        begins=_begins(questions, name, counts.epochs, steps),
         ends=_within(questions.ends(name), steps),
       )
-      for name, own in last.items()
+      for name, counts in last.items()
     },
     marks=_marks(pipe, steps),
   )
@@ -203,8 +205,8 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
 def _taken(first: Mapping, last: Mapping, unit: str) -> int | None:
   """Returns a unit's sum over sources; None where one does not tell it."""
   total = 0
-  for name, own in first.items():
-    before, after = getattr(own, unit), getattr(last[name], unit)
+  for name, before_counts in first.items():
+    before, after = getattr(before_counts, unit), getattr(last[name], unit)
     if before is None or after is None:
       return None
     total += after - before
@@ -215,18 +217,18 @@ def _begins(
   questions: questions_lib.Questions, name: str, epochs: float, steps: int
 ) -> tuple[int, ...]:
   """Returns the first steps of a source's passes but the first."""
-  found = []
+  begins = []
   epoch = 1
-  while epoch < epochs and len(found) < _MOST_BEGINS:
+  while epoch < epochs and len(begins) < _MOST_BEGINS:
     step = questions.epoch_begins(name, epoch)
     # Those before the run have none. In a curriculum a source was passed when
     # all of its buckets were: samples may be many epochs ahead of that.
     if step is not None:
       if step >= steps:
         break
-      found.append(step)
+      begins.append(step)
     epoch += 1
-  return tuple(found)
+  return tuple(begins)
 
 
 def _within(step: int | None, steps: int) -> int | None:
@@ -235,25 +237,27 @@ def _within(step: int | None, steps: int) -> int | None:
 
 def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
   """Returns where weights, batch sizes and data steps change."""
-  found: list[tuple[int, str, str]] = []
+  changes: list[tuple[int, str, str]] = []
   questions, run_steps = answers.of(pipe.run_plan), pipe.run_plan.steps
   for step, weights in questions.stages:
     whole = sum(weights.values())
-    shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
-    found.append((step, "stage", ", ".join(shares)))
+    shares = [
+      f"{n} {float(weight / whole):.4g}" for n, weight in weights.items()
+    ]
+    changes.append((step, "stage", ", ".join(shares)))
   for step, text in questions.bucket_stages():
     _, _, shares = text.partition(": ")
-    found.append((step, "buckets", shares))
+    changes.append((step, "buckets", shares))
   if len(run_steps.sizes) > 1:
-    found += [(s, "batch_size", f"{n} rows") for s, n in run_steps.sizes]
-  found += [
+    changes += [(s, "batch_size", f"{n} rows") for s, n in run_steps.sizes]
+  changes += [
     (first, "skip", f"data steps {first} .. {last} are left out")
     for first, last in run_steps.skip
   ]
-  found += [
+  changes += [
     (int(step), "tombstones", "documents are gone")
     for step in pipe.fingerprint.get("tombstones", {})
   ]
   # These count data steps.
-  marks = [Mark(run_steps.before(step), *own) for step, *own in found]
+  marks = [Mark(run_steps.before(step), *change) for step, *change in changes]
   return sorted((m for m in marks if m.step < steps), key=lambda m: m.step)

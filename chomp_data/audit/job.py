@@ -164,8 +164,8 @@ def continued(
     StateError: If there is no job, or it is of another config.
     StoreError: If a store or a bucket cannot be read.
   """
-  found = begun(directory)
-  return found.run_of(pipe), found.step
+  state = begun(directory)
+  return state.run_of(pipe), state.step
 
 
 def begun(directory: str) -> JobState:
@@ -174,9 +174,9 @@ def begun(directory: str) -> JobState:
   Raises:
     StateError: If it has not said anything, too.
   """
-  found = read(directory)
-  if found is not None:
-    return found
+  state = read(directory)
+  if state is not None:
+    return state
   raise errors.StateError(
     f"{directory} must be the work directory of a job or hold a checkpoint of"
     f" its input, got neither {_FILE} nor a checkpoint there. Give the"
@@ -200,35 +200,35 @@ def read(workdir: str) -> JobState | None:
   is_remote = opening.open_storage(workdir).directory is None
   if is_remote or saved_states.is_one(workdir):
     return saved
-  told = _told(pathlib.Path(workdir) / _FILE)
-  if told is None:
+  reported = _reported(pathlib.Path(workdir) / _FILE)
+  if reported is None:
     return saved
   if saved is None:
-    return told
+    return reported
   # One that failed before it had read its checkpoint says step 0.
   return dataclasses.replace(
     saved,
-    step=max(told.step, saved.step),
-    status=told.status,
-    input=told.input,
+    step=max(reported.step, saved.step),
+    status=reported.status,
+    input=reported.input,
   )
 
 
-def _told(path: pathlib.Path) -> JobState | None:
+def _reported(path: pathlib.Path) -> JobState | None:
   if not path.exists():
     return None
   try:
     values = json.loads(path.read_text())
     step, status = int(values["step"]), str(values["status"])
     host, pid = values["host"], int(values["pid"])
-    own = values.get("input")
+    input_digest = values.get("input")
   except (ValueError, KeyError, TypeError) as error:
     raise errors.StateError(
       f"{path} must be what a trainer wrote, got {error!r}. Remove it."
     ) from error
   if status == RUNNING and host == socket.gethostname() and not _lives(pid):
     status = "gone"
-  return JobState(step, status, input=own)
+  return JobState(step, status, input=input_digest)
 
 
 def _lives(pid: int) -> bool:

@@ -42,7 +42,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
       [
         "`document` must be a source and an id (web/a.txt) or a number"
         f" (web/#42), got {text!r}. Put the source and a slash before it:"
-        f" {', '.join(f'{own}/...' for own in pipe.source_names)}."
+        f" {', '.join(f'{name}/...' for name in pipe.source_names)}."
       ]
     )
   if source not in pipe.source_names:
@@ -73,10 +73,10 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
       ]
     )
   store = pipe.sources[source].store
-  found = store.find_documents([name])[name]
-  if not found:
+  numbers = store.find_documents([name])[name]
+  if not numbers:
     ids = store.document_ids(range(min(_SHOWN, count)))
-    shown = ", ".join(f"{source}/{own}" for own in ids)
+    shown = ", ".join(f"{source}/{identity}" for identity in ids)
     raise schema.ConfigError(
       [
         f"`document` must be the id of a document of source {source!r}, got"
@@ -85,16 +85,17 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
         + store.opened.ids.closest(name)
       ]
     )
-  if len(found) > 1:
-    shown = ", ".join(f"{source}/#{own}" for own in found[:_SHOWN])
-    more = ", ..." * (len(found) > _SHOWN)
+  if len(numbers) > 1:
+    shown = ", ".join(f"{source}/#{number}" for number in numbers[:_SHOWN])
+    more = ", ..." * (len(numbers) > _SHOWN)
     raise schema.ConfigError(
       [
         f"`document` must be the id of one document, got {text!r}, which"
-        f" {len(found)} documents have. Name one by its number: {shown}{more}."
+        f" {len(numbers)} documents have. Name one by its number:"
+        f" {shown}{more}."
       ]
     )
-  return source, found[0]
+  return source, numbers[0]
 
 
 def ids_of(pipe: pipeline.Pipeline, spans: spans_lib.Spans) -> np.ndarray:
@@ -106,6 +107,6 @@ def ids_of(pipe: pipeline.Pipeline, spans: spans_lib.Spans) -> np.ndarray:
   """
   ids = np.empty(len(spans), object)
   for number, source in enumerate(pipe.sources.values()):
-    own = np.flatnonzero(spans.source == number)
-    ids[own] = source.store.document_ids(spans.document[own])
+    of_source = np.flatnonzero(spans.source == number)
+    ids[of_source] = source.store.document_ids(spans.document[of_source])
   return ids

@@ -83,8 +83,8 @@ def held_by(pipe: pipeline.Pipeline) -> dict[str, Held]:
       ]
     )
   return {
-    name: Held(own.store, documents_read(own))
-    for name, own in pipe.sources.items()
+    name: Held(source.store, documents_read(source))
+    for name, source in pipe.sources.items()
   }
 
 
@@ -119,8 +119,8 @@ def overlap(
   ids: dict[str, _Known] = {}
   contents: dict[bytes, _Known] = {}
   kinds = {
-    own.store.opened.tokenizer_identity
-    for own in (*one.values(), *other.values())
+    side.store.opened.tokenizer_identity
+    for side in (*one.values(), *other.values())
   }
   by_content = way != "id" and len(kinds) == 1
   if way == "content" and not by_content:
@@ -157,9 +157,9 @@ def _documents(
   held: Mapping[str, Held], by_content: bool
 ) -> Iterator[tuple[_Known, bytes | None]]:
   """Yields every document, and a hash of its tokens where it has some."""
-  for name, own in held.items():
-    store = own.store
-    documents = own.documents
+  for name, documents_held in held.items():
+    store = documents_held.store
+    documents = documents_held.documents
     if documents is None:
       documents = np.arange(store.num_documents)
     for low in range(0, len(documents), _DOCUMENTS):
@@ -188,13 +188,13 @@ def _digests(store: stores.Store, documents: np.ndarray) -> list[bytes | None]:
     tokens = store.read_tokens(first[low:high], length[low:high])
     begin = 0
     for size in length[low:high].tolist():
-      own = tokens[begin : begin + size]
+      content = tokens[begin : begin + size]
       begin += size
-      if info.adds_bos and len(own) and own[0] == info.bos_id:
-        own = own[1:]
-      if info.adds_eos and len(own) and own[-1] == info.eos_id:
-        own = own[:-1]
-      digest = hashlib.blake2b(own.tobytes(), digest_size=_DIGEST).digest()
-      out.append(digest if len(own) else None)
+      if info.adds_bos and len(content) and content[0] == info.bos_id:
+        content = content[1:]
+      if info.adds_eos and len(content) and content[-1] == info.eos_id:
+        content = content[:-1]
+      digest = hashlib.blake2b(content.tobytes(), digest_size=_DIGEST).digest()
+      out.append(digest if len(content) else None)
     low = high
   return out

@@ -100,16 +100,18 @@ class _Reader:
     members = [store]
     if isinstance(store, concatenated.ConcatenatedStore):
       members = list(store.members)
-    counts = [-(-own.num_tokens // own.opened.chunk_tokens) for own in members]
+    counts = [
+      -(-member.num_tokens // member.opened.chunk_tokens) for member in members
+    ]
     self.num_chunks: int = sum(counts)
-    self._sizes = [own.opened.chunk_tokens for own in members]
-    self._bounds = np.cumsum([0, *(own.num_tokens for own in members)])
+    self._sizes = [member.opened.chunk_tokens for member in members]
+    self._bounds = np.cumsum([0, *(member.num_tokens for member in members)])
     # Chunks of two stores are no neighbours: a number between is left out.
     self._first = np.cumsum([0, *(count + 1 for count in counts)])[:-1]
     self._chunk_bytes = np.asarray(
       [
-        own.opened.stored_bytes / max(count, 1)
-        for own, count in zip(members, counts, strict=True)
+        member.opened.stored_bytes / max(count, 1)
+        for member, count in zip(members, counts, strict=True)
       ]
     )
     self._joined = max(1, _JOINED_BYTES // each)
@@ -130,16 +132,16 @@ class _Reader:
     part, first, length, place = span_reads.split_at(
       self._bounds, starts, lengths, np.arange(len(starts))
     )
-    found, places = [], []
+    chunks, places = [], []
     for member, size in enumerate(self._sizes):
       pick = part == member
       begin, stop = first[pick], length[pick]
-      own = span_reads.chunks_of_spans(begin, stop, size)
-      found.append(own + self._first[member])
+      numbers = span_reads.chunks_of_spans(begin, stop, size)
+      chunks.append(numbers + self._first[member])
       each = (begin + stop - 1) // size - begin // size + 1
       places.append(np.repeat(place[pick], each))
     order = np.argsort(np.concatenate(places), kind="stable")
-    return np.concatenate(found)[order]
+    return np.concatenate(chunks)[order]
 
   def read(self, spans: spans_lib.Spans) -> None:
     """Takes spans that are planned, and fetched, together."""
@@ -172,7 +174,7 @@ class _Reader:
     self.requests += other.requests
     self.bytes += other.bytes
 
-  def told(self, how: str, looked_at: float, times: float = 1) -> Fetched:
+  def estimate(self, how: str, looked_at: float, times: float = 1) -> Fetched:
     """Returns what was missed, `times` as much."""
     return Fetched(
       store=str(self.store.path),
@@ -194,28 +196,28 @@ def _of_rows(
   if handed_out <= MAX_ROWS:
     for rows in _groups(first, last, skipped):
       reader.read(source.plan(rows))
-    return reader.told("counted", 1.0)
+    return reader.estimate("counted", 1.0)
   counted = looked_at = 0
   stride = handed_out // _STRETCHES
   for number in range(0, handed_out - stride + 1, stride):
     begin = _row_of(first + number, skipped)
     begin, warm, end = _stretch(source, begin, last, reader.room)
-    own = _Reader(source.store)
+    sample = _Reader(source.store)
     for rows in _groups(warm, begin, skipped):
-      own.read(source.plan(rows))
+      sample.read(source.plan(rows))
       looked_at += len(rows)
-    own.forget()
+    sample.forget()
     for rows in _groups(begin, end, skipped):
-      own.read(source.plan(rows))
+      sample.read(source.plan(rows))
       looked_at, counted = looked_at + len(rows), counted + len(rows)
-    reader.add(own)
+    reader.add(sample)
   share = looked_at / handed_out
-  found = reader.told("sampled", share, handed_out / counted)
-  if reader.room >= reader.num_chunks and found.chunks > reader.num_chunks:
+  estimate = reader.estimate("sampled", share, handed_out / counted)
+  if reader.room >= reader.num_chunks and estimate.chunks > reader.num_chunks:
     # The cache holds all of it: nothing is fetched twice.
     once = reader.num_chunks / max(reader.chunks, 1)
-    found = reader.told("sampled", share, once)
-  return found
+    estimate = reader.estimate("sampled", share, once)
+  return estimate
 
 
 def _row_of(number: int, skipped: Sequence[tuple[int, int]]) -> int:
@@ -243,7 +245,11 @@ def _groups(
   first: int, last: int, skipped: Sequence[tuple[int, int]]
 ) -> Iterator[np.ndarray]:
   """Yields rows first .. last - 1 without those skipped, some at a time."""
-  ends = [own for own in skipped if first < own[1] and own[0] < last]
+  ends = [
+    interval
+    for interval in skipped
+    if first < interval[1] and interval[0] < last
+  ]
   begins = [first, *(end for _, end in ends)]
   stops = [*(begin for begin, _ in ends), last]
   for begin, stop in zip(begins, stops, strict=True):
@@ -254,22 +260,22 @@ def _groups(
 def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   """Returns what steps in buckets fetch."""
   names = pipe.source_names
-  found = {name: _Reader(pipe.sources[name].store) for name in names}
+  readers_of_run = {name: _Reader(pipe.sources[name].store) for name in names}
   rows = dict.fromkeys(names, 0)
 
   def read(first: int, warm: int, end: int) -> None:
     readers = {name: _Reader(pipe.sources[name].store) for name in names}
     for step in range(warm, end):
       if step == first:
-        for own in readers.values():
-          own.forget()
+        for reader in readers.values():
+          reader.forget()
       spans = pipe.plan(step)
       name = pipe.bucket_of(step)[0]
       assert name is not None
       readers[name].read(spans)
       rows[name] += spans.num_rows * (step >= first)
-    for name, own in readers.items():
-      found[name].add(own)
+    for name, reader in readers.items():
+      readers_of_run[name].add(reader)
 
   how = "counted"
   if steps <= _MOST_STEPS:
@@ -281,8 +287,8 @@ def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
       read(first, max(0, first - _STRETCH_STEPS), first + _STRETCH_STEPS)
   out = {}
   taken = pipe.accounts.rows(steps)
-  for name, reader in found.items():
+  for name, reader in readers_of_run.items():
     times = 1.0 if how == "counted" else taken[name] / max(rows[name], 1)
     share = min(rows[name] / max(taken[name], 1), 1.0)
-    out[name] = reader.told(how, share, times)
+    out[name] = reader.estimate(how, share, times)
   return out

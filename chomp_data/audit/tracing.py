@@ -57,7 +57,16 @@ def step_records(
     masked = spans.masked
     if masked is None:
       masked = np.zeros(len(spans), np.bool_)
-    for row, source, document, own, start, length, column, is_masked in zip(
+    for (
+      row,
+      source,
+      document,
+      identity,
+      start,
+      length,
+      column,
+      is_masked,
+    ) in zip(
       spans.row.tolist(),
       spans.source.tolist(),
       spans.document.tolist(),
@@ -73,7 +82,7 @@ def step_records(
         "row": row,
         "source": pipe.source_names[source],
         "document": document,
-        "id": own,
+        "id": identity,
         "start": start,
         "length": length,
         "column": column,
@@ -98,20 +107,20 @@ def visit_records(
     from_step: The first step that is looked at.
     count: How many visits, at most.
   """
-  found = visits.Visits(pipe, source, document).next_visits(from_step)
+  later = visits.Visits(pipe, source, document).next_visits(from_step)
   about = _sample(source, document)
   if source in pipe.sources:
     about["id"] = pipe.sources[source].store.document_ids([document])[0]
-  for own in itertools.islice(found, count):
+  for visit in itertools.islice(later, count):
     yield {
-      "step": own.step,
-      "data_step": own.data_step,
-      "row": own.row,
+      "step": visit.step,
+      "data_step": visit.data_step,
+      "row": visit.row,
       **about,
-      "start": own.start,
-      "length": own.length,
-      "column": own.column,
-      "exposure": own.exposure,
+      "start": visit.start,
+      "length": visit.length,
+      "column": visit.column,
+      "exposure": visit.exposure,
     }
 
 
@@ -127,12 +136,12 @@ def exposure_records(
   """
   seen = np.flatnonzero(counts)
   for low in range(0, len(seen), _DOCUMENTS):
-    own = seen[low : low + _DOCUMENTS]
-    ids: list[str | None] = [None] * len(own)
+    documents = seen[low : low + _DOCUMENTS]
+    ids: list[str | None] = [None] * len(documents)
     if source in pipe.sources:
-      ids = list(pipe.sources[source].store.document_ids(own))
+      ids = list(pipe.sources[source].store.document_ids(documents))
     for document, identity, count in zip(
-      own.tolist(), ids, counts[own].tolist(), strict=True
+      documents.tolist(), ids, counts[documents].tolist(), strict=True
     ):
       yield {
         "source": source,

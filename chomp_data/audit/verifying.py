@@ -73,14 +73,14 @@ class Verified:
   @property
   def agrees(self) -> bool:
     """Whether all that was handed out is what the plan says."""
-    return not self.fields and all(own.agrees for own in self.stretches)
+    return not self.fields and all(stretch.agrees for stretch in self.stretches)
 
   @property
   def parted(self) -> tuple[int, int] | None:
     """Returns between which two steps the run and the plan first parted."""
-    for own in self.stretches:
-      if not own.agrees:
-        return own.saved.first, own.saved.last
+    for stretch in self.stretches:
+      if not stretch.agrees:
+        return stretch.saved.first, stretch.saved.last
     return None
 
   def record(self) -> dict[str, Any]:
@@ -90,38 +90,44 @@ class Verified:
       "parted": self.parted,
       "fields": self.fields,
       "unknown": self.unknown,
-      "stretches": [own.record() for own in self.stretches],
+      "stretches": [stretch.record() for stretch in self.stretches],
     }
 
   def line(self) -> str:
     """Returns what agrees, and where it does not, for people."""
     parted, lines = self.parted, list(self.unknown)
-    known = [own.saved for own in self.stretches]
+    known = [stretch.saved for stretch in self.stretches]
     if known:
-      rows = sum(own.rows for own in known)
+      rows = sum(segment.rows for segment in known)
       steps = ", ".join(
         f"{first} .. {last - 1}"
-        for first, last in _joined([(own.first, own.last) for own in known])
+        for first, last in _joined(
+          [(segment.first, segment.last) for segment in known]
+        )
       )
-      told = f"steps {steps}, {rows:,} rows"
+      summary = f"steps {steps}, {rows:,} rows"
       if parted is None:
-        lines.insert(0, f"what was handed out is what the plan says: {told}")
+        lines.insert(0, f"what was handed out is what the plan says: {summary}")
       else:
         first, last = parted
         lines.insert(
           0,
-          f"what was handed out is not what the plan says: of {told}, they"
+          f"what was handed out is not what the plan says: of {summary}, they"
           f" parted between steps {first} and {last}{self._changed(first)}",
         )
     return "; ".join([*lines, *self.fields]) + "."
 
   def _changed(self, first: int) -> str:
     """Returns where the input was changed that steps from one on were of."""
-    by_first = {own.saved.first: own.saved for own in self.stretches}
-    found = by_first[first].input
-    if found == self.stretches[-1].saved.input:
+    by_first = {
+      stretch.saved.first: stretch.saved for stretch in self.stretches
+    }
+    changed = by_first[first].input
+    if changed == self.stretches[-1].saved.input:
       return ""
-    last = max(own.last for own in by_first.values() if own.input == found)
+    last = max(
+      segment.last for segment in by_first.values() if segment.input == changed
+    )
     return f" (the input was changed at step {last})"
 
 
@@ -146,8 +152,8 @@ def verified(
   """
   newest = states[-1]
   step, fingerprint = newest["step"], newest["fingerprint"]
-  kept = [_segments(own) for own in states]
-  segments = kept[-1]
+  saved_segments = [_segments(state) for state in states]
+  segments = saved_segments[-1]
   if not segments:
     raise errors.StateError(
       f"the state of step {step} must have a certificate, got none: it was"
@@ -181,21 +187,21 @@ def verified(
         f"certified in part, of process {part} of {parts}",
       )
       continue
-    for own in _between_checkpoints(whole, kept):
-      if own.first >= asked.start and own.last <= asked.stop:
-        stretches.append(Stretch(own, _planned(run, own, done)))
-  digests = {certificate.input_digest(own["fingerprint"]) for own in states}
+    for part in _between_checkpoints(whole, saved_segments):
+      if part.first >= asked.start and part.last <= asked.stop:
+        stretches.append(Stretch(part, _planned(run, part, done)))
+  digests = {certificate.input_digest(state["fingerprint"]) for state in states}
   last = segments[-1]
   if last.input not in digests:
     uncertified(
       last.first, last.last, "of an input whose fingerprint no checkpoint has"
     )
   if not stretches:
-    told = "".join(f"; {line}" for line in unknown)
+    details = "".join(f"; {line}" for line in unknown)
     raise errors.StateError(
       f"steps {asked.start} .. {asked.stop - 1} must have a stretch between"
-      f" kept checkpoints that is certified whole, got none{told}. Ask for more"
-      " steps, or take another checkpoint."
+      f" kept checkpoints that is certified whole, got none{details}. Ask"
+      " for more steps, or take another checkpoint."
     )
   return Verified(fields, stretches, unknown)
 
@@ -204,10 +210,12 @@ def num_steps(
   states: Sequence[Mapping[str, Any]], steps: range | None = None
 ) -> int:
   """Returns how many steps `verified` looks at, at most."""
-  own = range(states[-1]["step"])
+  checked = range(states[-1]["step"])
   if steps is not None:
-    own = range(max(own.start, steps.start), min(own.stop, steps.stop))
-  return len(own)
+    checked = range(
+      max(checked.start, steps.start), min(checked.stop, steps.stop)
+    )
+  return len(checked)
 
 
 def sums(
@@ -236,14 +244,14 @@ def sums(
   while step < steps.stop:
     size = plan.buckets[plan.at(step)[1]].batch_size
     _, last = plan.group(step, max(1, _ROWS // size))
-    own = range(step, min(last, steps.stop))
-    planned = plan.planned(step, len(own))
-    rows += len(own) * certifier.num_rows(planned.bucket)
-    total += sum(certifier.planned(planned, own))
+    group = range(step, min(last, steps.stop))
+    planned = plan.planned(step, len(group))
+    rows += len(group) * certifier.num_rows(planned.bucket)
+    total += sum(certifier.planned(planned, group))
     if tokens:
-      values += sum(certifier.values(plan.read(planned), planned, own))
-    done(len(own))
-    step = own.stop
+      values += sum(certifier.values(plan.read(planned), planned, group))
+    done(len(group))
+    step = group.stop
   return certifying.Sums(
     rows,
     total % digests.MODULUS,
@@ -257,26 +265,26 @@ def _segments(record: Mapping[str, Any]) -> list[certificate.Segment]:
   Raises:
     StateError: If they are malformed, overlap, or do not end at its step.
   """
-  found, step = certificate.of_state(record), record["step"]
+  segments, step = certificate.of_state(record), record["step"]
   rule = None
-  for one, other in itertools.pairwise(found):
+  for one, other in itertools.pairwise(segments):
     if other.first < one.last:
       rule = (
         "segments that follow each other, got one that ends at step"
         f" {one.last} before one that begins at step {other.first}"
       )
-  if found and found[-1].last != step:
-    rule = f"segments up to that step, got some up to step {found[-1].last}"
+  if segments and segments[-1].last != step:
+    rule = f"segments up to that step, got some up to step {segments[-1].last}"
   if rule is not None:
     raise errors.StateError(
       f"the certificate of the state of step {step} must have {rule}. Take"
       " another checkpoint."
     )
-  return found
+  return segments
 
 
 def _between_checkpoints(
-  whole: certificate.Segment, kept: Sequence[Sequence[certificate.Segment]]
+  whole: certificate.Segment, saved: Sequence[Sequence[certificate.Segment]]
 ) -> list[certificate.Segment]:
   """Returns a segment, cut at the checkpoints that were kept.
 
@@ -288,35 +296,39 @@ def _between_checkpoints(
     StateError: If checkpoints have other sums of the same steps.
   """
   ends = {whole.last: whole}
-  for own in itertools.chain.from_iterable(kept):
-    same = (own.first, own.input, own.part) == (whole.first, whole.input, None)
-    alike = (own.tokens is None) == (whole.tokens is None)
-    if not same or not alike or own.last > whole.last:
+  for segment in itertools.chain.from_iterable(saved):
+    same = (segment.first, segment.input, segment.part) == (
+      whole.first,
+      whole.input,
+      None,
+    )
+    alike = (segment.tokens is None) == (whole.tokens is None)
+    if not same or not alike or segment.last > whole.last:
       continue
-    if ends.setdefault(own.last, own) != own:
+    if ends.setdefault(segment.last, segment) != segment:
       raise errors.StateError(
         "checkpoints of one run must have the same sums of steps"
-        f" {own.first} .. {own.last - 1}, got {ends[own.last]} and {own}. Give"
-        " one of the checkpoints."
+        f" {segment.first} .. {segment.last - 1}, got"
+        f" {ends[segment.last]} and {segment}. Give one of the checkpoints."
       )
   out: list[certificate.Segment] = []
   before = dataclasses.replace(
     whole, last=whole.first, rows=0, plan=0, tokens=whole.tokens and 0
   )
-  for _, own in sorted(ends.items()):
+  for _, segment in sorted(ends.items()):
     tokens = None
-    if own.tokens is not None and before.tokens is not None:
-      tokens = (own.tokens - before.tokens) % digests.MODULUS
+    if segment.tokens is not None and before.tokens is not None:
+      tokens = (segment.tokens - before.tokens) % digests.MODULUS
     out.append(
       dataclasses.replace(
-        own,
+        segment,
         first=before.last,
-        rows=own.rows - before.rows,
-        plan=(own.plan - before.plan) % digests.MODULUS,
+        rows=segment.rows - before.rows,
+        plan=(segment.plan - before.plan) % digests.MODULUS,
         tokens=tokens,
       )
     )
-    before = own
+    before = segment
   return out
 
 
@@ -327,9 +339,9 @@ def _planned(
   if saved.last > plan_lib.step_limit(run.run_plan):
     return None
   steps, tokens = range(saved.first, saved.last), saved.tokens is not None
-  found = sums(run, steps, tokens, done)
+  counted = sums(run, steps, tokens, done)
   return dataclasses.replace(
-    saved, rows=found.rows, plan=found.plan, tokens=found.tokens
+    saved, rows=counted.rows, plan=counted.plan, tokens=counted.tokens
   )
 
 

@@ -174,7 +174,7 @@ class Visits:
       first = steps.before(self._touched)
       if first < step:
         later = self._from(first, 0)
-        after = itertools.takewhile(lambda own: own.step < step, later)
+        after = itertools.takewhile(lambda visit: visit.step < step, later)
         return self.count_before(first) + sum(1 for _ in after)
     end = steps.data_step(step)
     cost = self._trail.cost(end)
@@ -204,8 +204,10 @@ class Visits:
   def _from(self, step: int, exposure: int | None) -> Iterator[Visit]:
     """Yields visits from a step on, after so many; None counts them."""
     steps, end = self._pipe.run_plan.steps, self._pipe.num_steps
-    found = self._trail.next_visits(steps.data_step(step))
-    for data_step, places in itertools.groupby(found, lambda place: place[0]):
+    places_of_steps = self._trail.next_visits(steps.data_step(step))
+    for data_step, places in itertools.groupby(
+      places_of_steps, lambda place: place[0]
+    ):
       run_step = steps.run_step(data_step)
       if end is not None and steps.before(data_step) >= end:
         return
@@ -232,13 +234,15 @@ class Visits:
     end = steps.data_step(step)
     if self._gone is not None:
       end = min(end, self._gone)
-    found = self._trail.previous_visits(end)
-    for data_step, places in itertools.groupby(found, lambda place: place[0]):
+    places_of_steps = self._trail.previous_visits(end)
+    for data_step, places in itertools.groupby(
+      places_of_steps, lambda place: place[0]
+    ):
       run_step = steps.run_step(data_step)
       if run_step is not None:
-        own = list(self._of_step(run_step, places, 0))
-        exposure -= len(own)
-        for visit in reversed(own):
+        step_visits = list(self._of_step(run_step, places, 0))
+        exposure -= len(step_visits)
+        for visit in reversed(step_visits):
           yield dataclasses.replace(visit, exposure=visit.exposure + exposure)
 
   def _of_step(
@@ -249,7 +253,7 @@ class Visits:
     plan = self._pipe.run_plan
     bucket = plan.buckets[plan.at(step)[1]]
     planned = plan.planned(step, 1, {bucket.name: rows})
-    for row, start, length, column in self._own(planned, rows):
+    for row, start, length, column in self._of_document(planned, rows):
       exposure += 1
       yield Visit(
         step=step,
@@ -262,7 +266,7 @@ class Visits:
         exposure=exposure,
       )
 
-  def _own(
+  def _of_document(
     self, planned: plan_lib.Planned, rows: np.ndarray
   ) -> Iterator[tuple[int, int | None, int | None, int | None]]:
     """Yields (row, start, length, column) of what is of the document."""
@@ -273,12 +277,12 @@ class Visits:
     spans = spans.live()
     number = self._pipe.source_names.index(self._source)
     mine = (spans.source == number) & (spans.document == self._document)
-    own = np.flatnonzero(mine)
+    selected = np.flatnonzero(mine)
     yield from zip(
-      rows[spans.row[own]].tolist(),
-      spans.start[own].tolist(),
-      spans.length[own].tolist(),
-      spans.column[own].tolist(),
+      rows[spans.row[selected]].tolist(),
+      spans.start[selected].tolist(),
+      spans.length[selected].tolist(),
+      spans.column[selected].tolist(),
       strict=True,
     )
 
@@ -299,5 +303,5 @@ def visits(
     from_step: The first step that is looked at, at most those of the run.
     count: How many visits, at most.
   """
-  found = Visits(pipe, source, document).next_visits(from_step)
-  return list(itertools.islice(found, count))
+  later = Visits(pipe, source, document).next_visits(from_step)
+  return list(itertools.islice(later, count))

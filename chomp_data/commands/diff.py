@@ -60,13 +60,13 @@ def saved_state(directory: str) -> tuple[Mapping[str, Any], int]:
   Raises:
     StateError: If there is none, or it is damaged.
   """
-  found = job.read(directory)
-  if found is None or found.fingerprint is None or found.saved_step is None:
+  state = job.read(directory)
+  if state is None or state.fingerprint is None or state.saved_step is None:
     raise errors.StateError(
       f"{directory} must be a config, or hold a checkpoint of an input, got"
       " neither. Give the work directory of a job, or one of its steps."
     )
-  return found.fingerprint, found.saved_step
+  return state.fingerprint, state.saved_step
 
 
 def _is_config(name: str) -> bool:
@@ -93,16 +93,16 @@ def runs(
     StoreError: If a store cannot be opened.
     UsageError: If `stores_of` comes with a config.
   """
-  found: dict[_Named, pipeline.Pipeline] = {}
+  pipes: dict[_Named, pipeline.Pipeline] = {}
 
   def built(side: _Named) -> pipeline.Pipeline:
-    if side not in found:
+    if side not in pipes:
       config = cli.load(side[0], options, side[1])
-      found[side] = pipeline.build(config.get("data"))
-    return found[side]
+      pipes[side] = pipeline.build(config.get("data"))
+    return pipes[side]
 
   saved = [None if _is_config(name) else saved_state(name) for name, _ in sides]
-  configs = [s for s, own in zip(sides, saved, strict=True) if own is None]
+  configs = [s for s, state in zip(sides, saved, strict=True) if state is None]
   if stores_of is not None and configs:
     raise app.UsageError(
       f"--stores_of must come with two checkpoints, got {configs[0][0]}. Leave"
@@ -125,58 +125,58 @@ def runs(
     )
   a, b = (
     built(side)
-    if own is None
-    else difference_lib.as_saved(built(configs[0]), *own)
-    for side, own in zip(sides, saved, strict=True)
+    if state is None
+    else difference_lib.as_saved(built(configs[0]), *state)
+    for side, state in zip(sides, saved, strict=True)
   )
   return a, b
 
 
 def table(
-  found: difference_lib.Difference, names: Sequence[str]
+  difference: difference_lib.Difference, names: Sequence[str]
 ) -> rich.table.Table:
   """Returns what both take of sources that they do not take alike."""
   out = rich.table.Table(
-    title=f"in {found.steps:,} steps", title_justify="left"
+    title=f"in {difference.steps:,} steps", title_justify="left"
   )
   out.add_column("source", overflow="fold")
   out.add_column("of", overflow="fold")
   for name in ("rows", "tokens", "trained tokens", "documents", "only here"):
     out.add_column(name, justify="right")
-  for source, both in found.sources.items():
-    for name, own in zip(names, both.values(), strict=True):
+  for source, both in difference.sources.items():
+    for name, taken in zip(names, both.values(), strict=True):
       cells = ["no such source"]
-      if own is not None:
-        counts = own.rows, own.tokens, own.loss_tokens, own.documents
+      if taken is not None:
+        counts = taken.rows, taken.tokens, taken.loss_tokens, taken.documents
         cells = ["-" if n is None else f"{n:,}" for n in counts]
-        cells.append(f"{own.only_here:,}")
+        cells.append(f"{taken.only_here:,}")
       out.add_row(source, name, *cells)
   return out
 
 
-def show(found: difference_lib.Difference, names: Sequence[str]) -> None:
+def show(difference: difference_lib.Difference, names: Sequence[str]) -> None:
   """Prints a difference for a person."""
   console = cli.console()
 
   def line(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-  if found.first_step is None:
+  if difference.first_step is None:
     line(
-      f"the same spans in {found.steps:,} steps; batches are made of them"
+      f"the same spans in {difference.steps:,} steps; batches are made of them"
       " otherwise"
     )
   else:
-    line(f"step {found.first_step:,} is the first that differs")
-  for own in found.fields:
-    line(f"  {own}")
-  if found.sources:
-    console.print(table(found, names))
-  for source, both in found.sources.items():
-    for name, own in zip(names, both.values(), strict=True):
-      if own is not None and own.only_here:
-        more = ", ..." * (own.only_here > len(own.ids))
-        line(f"{source}, only {name}: {', '.join(own.ids)}{more}")
+    line(f"step {difference.first_step:,} is the first that differs")
+  for entry in difference.fields:
+    line(f"  {entry}")
+  if difference.sources:
+    console.print(table(difference, names))
+  for source, both in difference.sources.items():
+    for name, entry in zip(names, both.values(), strict=True):
+      if entry is not None and entry.only_here:
+        more = ", ..." * (entry.only_here > len(entry.ids))
+        line(f"{source}, only {name}: {', '.join(entry.ids)}{more}")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -194,12 +194,12 @@ def main(argv: Sequence[str]) -> int:
   both = runs(sides, _OPTIONS.value, _STORES_OF.value)
   if both is None:
     steps = _STEPS.value
-    found = difference_lib.Difference(steps or 0, None, [], {})
+    result = difference_lib.Difference(steps or 0, None, [], {})
   else:
     steps = difference_lib.num_steps(*both, _STEPS.value)
-    found = difference_lib.difference(*both, steps)
+    result = difference_lib.difference(*both, steps)
   if _FORMAT.value == "json":
-    print(json.dumps(found.record()))
-  elif not found.is_empty:
-    show(found, names)
-  return int(not found.is_empty)
+    print(json.dumps(result.record()))
+  elif not result.is_empty:
+    show(result, names)
+  return int(not result.is_empty)

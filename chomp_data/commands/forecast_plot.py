@@ -25,13 +25,13 @@ def sketch(history: forecast_lib.History) -> list[str]:
   lines = []
   for name, share in zip(history.names, history.shares().T, strict=True):
     level = np.ceil(share * (len(_LEVELS) - 1)).astype(int)
-    bars = "".join(_LEVELS[own] for own in level.tolist())
+    bars = "".join(_LEVELS[height] for height in level.tolist())
     lines.append(f"{name:<{width}} |{bars}| {share[-1]:.0%} at the end")
   return lines
 
 
 def write(
-  path: str, found: forecast_lib.Forecast, history: forecast_lib.History
+  path: str, forecast: forecast_lib.Forecast, history: forecast_lib.History
 ) -> None:
   """Draws a file; its ending says which format.
 
@@ -50,12 +50,12 @@ def write(
   colors = _colors(len(history.names))
   axis.stackplot(
     np.repeat(edges, 2)[1:-1],
-    *(np.repeat(own, 2) for own in shares.T),
+    *(np.repeat(share, 2) for share in shares.T),
     labels=history.names,
     colors=colors,
   )
   top = axis.get_xaxis_transform()
-  for mark in [own for own in found.marks if own.step][:_MOST_NAMED]:
+  for mark in [mark for mark in forecast.marks if mark.step][:_MOST_NAMED]:
     axis.axvline(mark.step, color="black", lw=1, ls="--")
     label = f" {mark.kind.replace('_', ' ')}: {mark.text}"
     axis.text(
@@ -67,21 +67,21 @@ def write(
       transform=top,
       va="bottom",
     )
-  for name, own, color in zip(
-    history.names, found.sources.values(), colors, strict=True
+  for name, source, color in zip(
+    history.names, forecast.sources.values(), colors, strict=True
   ):
-    for step in own.begins:
+    for step in source.begins:
       axis.plot(
         step, 1.015, "v", color=color, ms=5, transform=top, clip_on=False
       )
-    if own.ends is not None:
+    if source.ends is not None:
       axis.plot(
-        own.ends, 1.015, "X", color=color, ms=7, transform=top, clip_on=False
+        source.ends, 1.015, "X", color=color, ms=7, transform=top, clip_on=False
       )
-      axis.axvline(own.ends, color=color, lw=1, ls=":")
+      axis.axvline(source.ends, color=color, lw=1, ls=":")
     del name
   axis.set(
-    xlim=(0, found.steps),
+    xlim=(0, forecast.steps),
     ylim=(0, 1),
     xlabel="step (triangle: a source begins again, cross: it has ended)",
     ylabel="share of rows",

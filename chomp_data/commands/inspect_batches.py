@@ -117,7 +117,7 @@ def _write_page(
     decoders=None if _PLAN_ONLY.value else terminal.decoders_of(pipe),
     document=document,
   )
-  in_samples = any(any(own.get("lit", ())) for own in values["steps"])
+  in_samples = any(any(step.get("lit", ())) for step in values["steps"])
   if document is not None and values["lit"] is None and not in_samples:
     print(f"{_DOCUMENT.value} is in no row that is shown", file=sys.stderr)
   title = f"Step {steps.start}"
@@ -129,12 +129,12 @@ def _write_page(
 
 def _refuse_beside(flag: str, others: Sequence[str], why: str) -> None:
   """Raises ConfigError where flags are given that mean nothing beside one."""
-  given = [f"--{name}" for name in others if flags.FLAGS[name].present]
-  if given:
+  conflicts = [f"--{name}" for name in others if flags.FLAGS[name].present]
+  if conflicts:
     raise schema.ConfigError(
       [
         f"`--{flag}` must come without flags of what is printed, got"
-        f" {' and '.join(given)} with it. Leave them out: {why}."
+        f" {' and '.join(conflicts)} with it. Leave them out: {why}."
       ]
     )
 
@@ -179,7 +179,7 @@ def _print_steps(
   console: rich.console.Console,
   pipe: pipeline.Pipeline,
   steps: range,
-  found: Mapping[int, Sequence[int]] | None = None,
+  rows_by_step: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
   """Prints steps, as the flags say; of those in `found` these rows alone."""
   as_json = _FORMAT.value == "json"
@@ -187,8 +187,8 @@ def _print_steps(
     num_rows = pipe.buckets[pipe.run_plan.planned(step).bucket].batch_size
     most = _ROWS.value or (num_rows if as_json else 4)
     rows: Sequence[int] = range(min(most, num_rows))
-    if found is not None:
-      rows = found.get(step, [])[:most]
+    if rows_by_step is not None:
+      rows = rows_by_step.get(step, [])[:most]
       if not rows:
         continue
     if as_json:
@@ -214,29 +214,30 @@ def _print_document(
 ) -> None:
   """Prints rows of steps that hold a document, and when it comes next."""
   trail = visits.Visits(pipe, source, document)
-  found: dict[int, list[int]] = {}
+  rows_of: dict[int, list[int]] = {}
   following = None
   for visit in trail.next_visits(steps.start):
     if visit.step >= steps.stop:
       following = visit.step
       break
-    rows = found.setdefault(visit.step, [])
+    rows = rows_of.setdefault(visit.step, [])
     if visit.row not in rows:
       rows.append(visit.row)
-  _print_steps(console, pipe, steps, found)
-  told: dict[str, Any] = {"source": source, "document": document}
+  _print_steps(console, pipe, steps, rows_of)
+  record: dict[str, Any] = {"source": source, "document": document}
   if pipe.sources:
-    told["id"] = pipe.sources[source].store.document_ids([document])[0]
-  told["before"] = trail.count_before(steps.start)
-  told["next_step"] = following
+    record["id"] = pipe.sources[source].store.document_ids([document])[0]
+  record["before"] = trail.count_before(steps.start)
+  record["next_step"] = following
   if _FORMAT.value == "json":
-    print(json.dumps(told))
+    print(json.dumps(record))
     return
-  shown = sum(map(len, found.values()))
+  shown = sum(map(len, rows_of.values()))
   then = "never again" if following is None else f"next at step {following}"
+  identity = f" ({record['id']})" if record.get("id") else ""
   console.print(
-    f"{source}/#{document}{f' ({own})' if (own := told.get('id')) else ''}: in"
-    f" {shown} rows of these steps, {told['before']} times before, {then}",
+    f"{source}/#{document}{identity}: in"
+    f" {shown} rows of these steps, {record['before']} times before, {then}",
     highlight=False,
     markup=False,
     soft_wrap=True,
@@ -251,21 +252,21 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
     "the job's step is shown",
   )
   console = rich.console.Console()
-  run, saved, shown, told = pipe, None, None, False
+  run, saved, shown, warned = pipe, None, None, False
   while True:
-    found = job.read(workdir)
-    if found is not None:
-      if found.fingerprint != saved:
-        run, saved = found.run_of(pipe), found.fingerprint
-      step = _last_at(run, found.step)
-      if step != shown and not (found.ended and shown is not None):
+    state = job.read(workdir)
+    if state is not None:
+      if state.fingerprint != saved:
+        run, saved = state.run_of(pipe), state.fingerprint
+      step = _last_at(run, state.step)
+      if step != shown and not (state.ended and shown is not None):
         _print_steps(console, run, range(step, step + 1))
         shown = step
-      if found.ended:
-        print(f"job {found.status} at step {found.step}", file=sys.stderr)
+      if state.ended:
+        print(f"job {state.status} at step {state.step}", file=sys.stderr)
         return
-    elif not told:
-      told = True
+    elif not warned:
+      warned = True
       print(f"waiting for the first word of {workdir}", file=sys.stderr)
     is_remote = opening.open_storage(workdir).directory is None
     time.sleep(_LOOK_FAR_S if is_remote else _LOOK_S)

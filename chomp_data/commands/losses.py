@@ -57,20 +57,20 @@ def _show(records: list[dict], most: int) -> None:
     "spans before", "last seen",
   ):  # fmt: skip
     table.add_column(name, justify="right")
-  for own in records[:most]:
-    before, last = own["relative_before"], own["last_before"]
-    steps = str(own["first_step"])
-    if own["last_step"] != own["first_step"]:
-      steps += f"..{own['last_step']}"
+  for record in records[:most]:
+    before, last = record["relative_before"], record["last_before"]
+    steps = str(record["first_step"])
+    if record["last_step"] != record["first_step"]:
+      steps += f"..{record['last_step']}"
     table.add_row(
-      rich.markup.escape(f"{own['source']}/{own['id']}"),
-      f"{own['loss']:.4f}",
-      f"{own['relative']:+.4f}",
+      rich.markup.escape(f"{record['source']}/{record['id']}"),
+      f"{record['loss']:.4f}",
+      f"{record['relative']:+.4f}",
       "-" if before is None else f"{before:+.4f}",
-      f"{own['excess']:+.4f}",
-      f"{own['tokens']:,}",
+      f"{record['excess']:+.4f}",
+      f"{record['tokens']:,}",
       steps,
-      f"{own['spans_before']:,}",
+      f"{record['spans_before']:,}",
       "-" if last is None else f"{last:,}",
     )
   console = cli.console()
@@ -101,9 +101,9 @@ def main(argv: Sequence[str]) -> None:
   if opening.open_storage(_WORKDIR.value).directory is not None:
     opening.open_local(_WORKDIR.value)
   pipe = chomp_data.build(config.get("data"))
-  found = job.read(_WORKDIR.value)
-  if found is not None:
-    pipe = found.run_of(pipe)
+  state = job.read(_WORKDIR.value)
+  if state is not None:
+    pipe = state.run_of(pipe)
   tracing.check_step(pipe, steps[-1], "--step")
   records = loss_history.documents(
     pipe, opening.open_storage(_WORKDIR.value), steps.start, steps.stop
@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
   if replay is not None:
     _replay(pipe, steps, replay)
   if _FORMAT.value == "json":
-    for own in records:
-      print(json.dumps(own))
+    for record in records:
+      print(json.dumps(record))
   else:
     _show(records, _MOST.value)

@@ -64,7 +64,7 @@ _Items = dict[str, list[str]]
 
 def page() -> str:
   """Returns the page as Markdown."""
-  found: dict[str, _Items] = {}
+  sections: dict[str, _Items] = {}
   for run, kind in options.KINDS.items():
     for rows in [None] if kind.rows else row_kinds.ROW_KINDS:
       data: dict[str, Any] = {"sources": {_NAME: {"rows": {"kind": rows}}}}
@@ -74,10 +74,10 @@ def page() -> str:
         name = _RUNS.get(run, f"`buckets.kind={run!r}`")
         if rows is not None and path.endswith(".rows"):
           name = f"`rows.kind={rows!r}`"
-        kinds = found.setdefault(path, {}).setdefault(_item(option), [])
+        kinds = sections.setdefault(path, {}).setdefault(_item(option), [])
         kinds += [name] * (name not in kinds)
   lines = [_HEAD]
-  for path, items in found.items():
+  for path, items in sections.items():
     lines += [f"## `{path}`", "", *_grouped(items)]
   lines += _prepare_flags()
   lines += ["# Options of tools/train.py", ""]
@@ -124,7 +124,11 @@ def _grouped(items: _Items) -> list[str]:
   for kinds in sorted(groups, key=lambda kinds: -len(kinds)):
     if every - set(kinds) or every < set(_RUNS.values()):
       lines += [_filled(f"With {_listed(kinds)}:"), ""]
-    lines += [item for item, own in items.items() if tuple(own) == kinds]
+    lines += [
+      item
+      for item, kinds_of_item in items.items()
+      if tuple(kinds_of_item) == kinds
+    ]
     lines.append("")
   return lines
 
@@ -141,7 +145,7 @@ def _item(option: schema.Option) -> str:
     default = f"`{option.default!r}`"
   only = ""
   if option.kinds is not None:
-    only = f"; only with kind {_listed([repr(own) for own in option.kinds])}"
+    only = f"; only with kind {_listed([repr(kind) for kind in option.kinds])}"
   return _filled(
     f"- **`{option.name}`** ({default}): {option.sentence} *Must be"
     f" {option.rule.text}{only}.*",

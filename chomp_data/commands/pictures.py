@@ -155,20 +155,20 @@ def grid(pictures: Sequence[np.ndarray], columns: int) -> np.ndarray:
     _PAPER,
     np.uint8,
   )
-  for i, own in enumerate(pictures):
+  for i, pixels in enumerate(pictures):
     line, column = divmod(i, columns)
     top, left = line * (height + _GAP), column * (width + _GAP)
-    out[top : top + height, left : left + width] = own
+    out[top : top + height, left : left + width] = pixels
   return out
 
 
 def stacked(pictures: Sequence[np.ndarray]) -> np.ndarray:
   """Returns pictures of any widths below each other."""
-  width = max(own.shape[1] for own in pictures)
+  width = max(part.shape[1] for part in pictures)
   parts = []
-  for own in pictures:
-    part = np.full((own.shape[0] + 2 * _GAP, width, 3), _PAPER, np.uint8)
-    part[: own.shape[0], : own.shape[1]] = own
+  for drawn in pictures:
+    part = np.full((drawn.shape[0] + 2 * _GAP, width, 3), _PAPER, np.uint8)
+    part[: drawn.shape[0], : drawn.shape[1]] = drawn
     parts.append(part)
   return np.concatenate(parts)
 

@@ -56,26 +56,28 @@ _CHECKPOINT = cli.define_checkpoint(", and --steps is by default where it is")
 _DATASET_MIX = cli.define_dataset_mix()
 
 
-def table(found: forecast_lib.Forecast) -> rich.table.Table:
+def table(forecast: forecast_lib.Forecast) -> rich.table.Table:
   """Returns what is taken of each source, and of all."""
-  out = rich.table.Table(title=f"{found.steps:,} steps", title_justify="left")
+  out = rich.table.Table(
+    title=f"{forecast.steps:,} steps", title_justify="left"
+  )
   out.add_column("source", overflow="fold")
   for name in ("rows", "tokens", "trained tokens", "epochs"):
     out.add_column(name, justify="right")
-  for name, own in found.sources.items():
+  for name, source in forecast.sources.items():
     out.add_row(
       name,
-      f"{own.rows:,}",
-      _count(own.tokens),
-      _count(own.loss_tokens),
-      f"{own.epochs:.4g}",
+      f"{source.rows:,}",
+      _count(source.tokens),
+      _count(source.loss_tokens),
+      f"{source.epochs:.4g}",
     )
   out.add_section()
   out.add_row(
     "these steps",
-    f"{found.rows:,}",
-    _count(found.tokens),
-    _count(found.loss_tokens),
+    f"{forecast.rows:,}",
+    _count(forecast.tokens),
+    _count(forecast.loss_tokens),
     "",
   )
   return out
@@ -90,12 +92,16 @@ def reads_table(reads: Mapping[str, reading.Fetched]) -> rich.table.Table:
   for name in ("chunks", "requests", "bytes"):
     out.add_column(name, justify="right")
   out.add_column("known from", overflow="fold")
-  for name, own in reads.items():
+  for name, store_reads in reads.items():
     how = "all rows"
-    if own.how != "counted":
-      how = f"a sample of {own.looked_at:.2%}"
+    if store_reads.how != "counted":
+      how = f"a sample of {store_reads.looked_at:.2%}"
     out.add_row(
-      name, f"{own.chunks:,}", f"{own.requests:,}", f"{own.bytes:,}", how
+      name,
+      f"{store_reads.chunks:,}",
+      f"{store_reads.requests:,}",
+      f"{store_reads.bytes:,}",
+      how,
     )
   return out
 
@@ -104,31 +110,33 @@ def price(reads: Mapping[str, reading.Fetched]) -> dict[str, float] | None:
   """Returns what that costs, at the prices that were given."""
   if _PRICE_PER_REQUEST.value is None and _PRICE_PER_GB.value is None:
     return None
-  requests = sum(own.requests for own in reads.values())
-  size = sum(own.bytes for own in reads.values())
-  found = {
+  requests = sum(store_reads.requests for store_reads in reads.values())
+  size = sum(store_reads.bytes for store_reads in reads.values())
+  costs = {
     "requests": requests * (_PRICE_PER_REQUEST.value or 0.0),
     "bytes": size / 1e9 * (_PRICE_PER_GB.value or 0.0),
   }
-  return {**found, "total": sum(found.values())}
+  return {**costs, "total": sum(costs.values())}
 
 
-def lines(found: forecast_lib.Forecast) -> list[str]:
+def lines(forecast: forecast_lib.Forecast) -> list[str]:
   """Returns what happens when, a line each."""
   out = []
-  if found.padding is not None and found.positions:
-    share = found.padding / found.positions
-    out.append(f"padding {found.padding:,} positions ({share:.2%})")
-  if found.filler_rows:
-    out.append(f"rows of filler {found.filler_rows:,}")
-  out += [f"step {own.step:,}: {own.kind} {own.text}" for own in found.marks]
-  for name, own in found.sources.items():
-    if own.begins:
-      steps = ", ".join(f"{step:,}" for step in own.begins)
-      more = ", ..." if own.epochs > len(own.begins) + 1 else ""
+  if forecast.padding is not None and forecast.positions:
+    share = forecast.padding / forecast.positions
+    out.append(f"padding {forecast.padding:,} positions ({share:.2%})")
+  if forecast.filler_rows:
+    out.append(f"rows of filler {forecast.filler_rows:,}")
+  out += [
+    f"step {mark.step:,}: {mark.kind} {mark.text}" for mark in forecast.marks
+  ]
+  for name, source in forecast.sources.items():
+    if source.begins:
+      steps = ", ".join(f"{step:,}" for step in source.begins)
+      more = ", ..." if source.epochs > len(source.begins) + 1 else ""
       out.append(f"{name} begins again at steps {steps}{more}")
-    if own.ends is not None:
-      out.append(f"{name} has ended before step {own.ends:,}")
+    if source.ends is not None:
+      out.append(f"{name} has ended before step {source.ends:,}")
   return out
 
 
@@ -163,15 +171,15 @@ def main(argv: Sequence[str]) -> None:
       # All of the run of a job that is at its first step.
       asked = asked or at or None
     steps = forecast_lib.num_steps(pipe, asked)
-    found = forecast_lib.forecast(pipe, steps)
+    forecast = forecast_lib.forecast(pipe, steps)
     reads = reading.fetched(pipe, steps) if _READS.value else {}
     history = None
     if plot is not None or (
-      _FORMAT.value == "terminal" and len(found.sources) > 1
+      _FORMAT.value == "terminal" and len(forecast.sources) > 1
     ):
       history = forecast_lib.history(pipe, steps)
     if plot is not None and history is not None:
-      forecast_plot.write(os.fspath(plot), found, history)
+      forecast_plot.write(os.fspath(plot), forecast, history)
   except ModuleNotFoundError as error:
     if error.name != "matplotlib":
       raise
@@ -180,13 +188,15 @@ def main(argv: Sequence[str]) -> None:
       " chomp_data with the extra `plots`."
     )
   if _FORMAT.value == "json":
-    record = found.record()
-    record["reads"] = {n: dataclasses.asdict(own) for n, own in reads.items()}
+    record = forecast.record()
+    record["reads"] = {
+      n: dataclasses.asdict(reading) for n, reading in reads.items()
+    }
     record["price"] = price(reads)
     print(json.dumps(record))
     return
   console = rich.console.Console()
-  console.print(table(found))
+  console.print(table(forecast))
   if reads:
     console.print(reads_table(reads))
   cost = price(reads)
@@ -197,5 +207,5 @@ def main(argv: Sequence[str]) -> None:
       highlight=False,
     )
   shown = [] if history is None else forecast_plot.sketch(history)
-  for line in [*lines(found), *shown]:
+  for line in [*lines(forecast), *shown]:
     console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -65,14 +65,14 @@ def parser() -> argparse.ArgumentParser:
   )
   for name, module in COMMANDS.items():
     text = module.__doc__ or ""
-    own = commands.add_parser(
+    subparser = commands.add_parser(
       name,
       help=text.partition("\n")[0],
       description=textwrap.dedent(text),
       formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.add(own)
-    own.set_defaults(run=module.run)
+    module.add(subparser)
+    subparser.set_defaults(run=module.run)
   return out
 
 

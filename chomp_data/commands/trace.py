@@ -87,7 +87,7 @@ def _print(
     return
   table = rich.table.Table()
   records = list(records)
-  columns = [*columns, *["gone"] * any("gone" in own for own in records)]
+  columns = [*columns, *["gone"] * any("gone" in record for record in records)]
   for name in columns:
     table.add_column(name, overflow="fold")
   for record in records:
@@ -141,9 +141,9 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     tracing.check_step(pipe, step, "--from_step")
   title = ""
   if _FORMAT.value != "json":
-    own = visits_lib.Visits(pipe, source, document)
-    count = own.count_before(step)
-    last = next(own.previous_visits(step), None) if count else None
+    visits = visits_lib.Visits(pipe, source, document)
+    count = visits.count_before(step)
+    last = next(visits.previous_visits(step), None) if count else None
     title = f"{name}: document {document} of {source}"
     if source in pipe.sources:
       store = pipe.sources[source].store
@@ -152,7 +152,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     title += f"\n{count} spans before step {step}"
     if last is not None:
       title += f", the last in step {last.step}"
-    again = next(own.next_visits(step), None) is not None
+    again = next(visits.next_visits(step), None) is not None
     title += f"; from step {step} on{':' if again else ' never'}"
   _print(
     tracing.visit_records(pipe, source, document, step, _COUNT.value),
@@ -171,15 +171,15 @@ def _side(name: str) -> dict[str, overlap_lib.Held]:
 
 def _show_overlap(one: str, other: str) -> bool:
   """Prints what two sides share; returns whether they share anything."""
-  found = overlap_lib.overlap(_side(one), _side(other), _BY.value)
+  documents = overlap_lib.overlap(_side(one), _side(other), _BY.value)
   if _FORMAT.value == "json":
     count = 0
-    for own in found:
-      print(json.dumps(dataclasses.asdict(own)))
+    for document in documents:
+      print(json.dumps(dataclasses.asdict(document)))
       count += 1
     return bool(count)
-  listed = list(itertools.islice(found, _SHOWN))
-  count = len(listed) + sum(1 for _ in found)
+  listed = list(itertools.islice(documents, _SHOWN))
+  count = len(listed) + sum(1 for _ in documents)
   if not count:
     print(f"{one} and {other} share no document")
     return False
@@ -207,17 +207,17 @@ def main(argv: Sequence[str]) -> int | None:
   sides = argv[1:]
   asked = [
     flag
-    for flag, given in (
+    for flag, is_set in (
       ("--step", _STEP.value is not None),
       ("--document", _DOCUMENT.value is not None),
       ("--overlap", _OVERLAP.value),
     )
-    if given
+    if is_set
   ]
   if len(asked) != 1:
-    given = " and ".join(asked) or "none"
+    flags_set = " and ".join(asked) or "none"
     raise app.UsageError(
-      f"One of --step, --document and --overlap must be given, got {given}."
+      f"One of --step, --document and --overlap must be given, got {flags_set}."
     )
   if _EXPOSURES.value and asked != ["--step"]:
     raise app.UsageError(f"--exposures must come with --step, got {asked[0]}.")

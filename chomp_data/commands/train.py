@@ -113,7 +113,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 # Of the curves, what Prometheus is told.
-_TOLD = ("train/loss", "train/tokens_per_second", "train/wait_share")
+_METRICS = ("train/loss", "train/tokens_per_second", "train/wait_share")
 
 # What a run goes on writing, and where files are named after steps.
 _FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
@@ -143,10 +143,10 @@ class Run:
     self.input: iterators.InputIterator = chomp_data.make_iterator(
       options.pipe, self.trainer.batch_sharding
     )
-    self.kept: workdir_lib.Workdir = workdir_lib.Workdir(
+    self.run_directory: workdir_lib.Workdir = workdir_lib.Workdir(
       workdir, options.checkpoint.keep, files=_FILES, folders=_FOLDERS
     )
-    self.workdir: epath.Path = self.kept.directory
+    self.workdir: epath.Path = self.run_directory.directory
     self.documents: progress.DocumentLosses = progress.DocumentLosses()
     writes = jax.process_index() == 0
     self.curves: curves.Curves = curves.Curves(
@@ -160,7 +160,7 @@ class Run:
     self.stopped_by: signal.Signals | None = None
     # What inspect_batches --follow reads.
     self.job: job.Report = job.Report(
-      self.kept.path, writes=jax.process_index() == 0
+      self.run_directory.path, writes=jax.process_index() == 0
     )
 
   def _watch(self, pipe: chomp_data.Pipeline) -> None:
@@ -186,8 +186,8 @@ class Run:
       ConfigError: If the checkpoint holds another model.
       StateError: If it is damaged, or of another input.
     """
-    manager = self.kept.manager
-    step = self.kept.choose(_RESTORE_STEP.value, _FALL_BACK.value)
+    manager = self.run_directory.manager
+    step = self.run_directory.choose(_RESTORE_STEP.value, _FALL_BACK.value)
     if step is None:
       self.input.start_prefetch()
       logging.info("starting at step 0")
@@ -219,14 +219,14 @@ class Run:
     except Exception as error:
       # Of a checkpoint that has no checksums of its files.
       problem = f"a model that Orbax cannot restore ({error!r:.500})"
-      raise self.kept.damaged(step, problem) from error
+      raise self.run_directory.damaged(step, problem) from error
     logging.info("resumed at step %d", step)
     return restored["model"]
 
   def save(self, step: int, state: training.TrainState) -> None:
     """Starts to write a checkpoint, unless the step has one."""
     self.span_losses.flush()
-    self.kept.save(
+    self.run_directory.save(
       step,
       state,
       input=checkpoint.InputSave(self.input),
@@ -308,7 +308,7 @@ class Run:
           self._log_documents(step, self.documents.take(), bar)
         if stop:
           break
-    self.kept.finish()
+    self.run_directory.finish()
     return state
 
   def finish(
@@ -317,7 +317,7 @@ class Run:
     """Evaluates, and reports for people and for programs."""
     # More than num_steps where the checkpoint is of a longer run.
     step = self.input.step
-    found = report.scores(
+    scores = report.scores(
       self.pipe,
       self.trainer.model(state),
       step,
@@ -333,7 +333,7 @@ class Run:
     pictured = summary.draw(
       os.fspath(self.workdir / summary.PICTURE), sources, history
     )
-    values = report.record(self.pipe, step, found, read)
+    values = report.record(self.pipe, step, scores, read)
     values[certificate.FIELD] = certificate.records(self.input.certified)
     if self.last_window is not None:
       values |= report.progress_record(self.pipe, self.last_window, losses)
@@ -341,16 +341,19 @@ class Run:
       if self.last_buckets:
         values["by_bucket"] = self.last_buckets
     report.write_json(self.workdir / "metrics.json", values)
-    self._write_report(read, losses, found)
-    self.kept.finish()
+    self._write_report(read, losses, scores)
+    self.run_directory.finish()
     console.print(
       "\n".join(
         [
           f"Trained {_counted(step, 'step')}.",
           *summary.lines(sources, history),
-          *([f"Picture: {self.kept.path}/{summary.PICTURE}"] * pictured),
-          f"Documents, and the loss of each kind of row: {self.kept.path}/"
-          f"{_REPORT}; as JSON: {self.kept.path}/metrics.json",
+          *(
+            [f"Picture: {self.run_directory.path}/{summary.PICTURE}"] * pictured
+          ),
+          "Documents, and the loss of each kind of row:"
+          f" {self.run_directory.path}/{_REPORT}; as JSON:"
+          f" {self.run_directory.path}/metrics.json",
         ]
       ),
       markup=False,
@@ -358,7 +361,7 @@ class Run:
       soft_wrap=True,
     )
 
-  def _write_report(self, read, losses, found) -> None:
+  def _write_report(self, read, losses, scores) -> None:
     """Writes documents and scores as text."""
     with open(self.workdir / _REPORT, "w") as file:
       if losses:
@@ -368,7 +371,7 @@ class Run:
       file.write(coverage.report(self.pipe, read) + "\n")
       file.write("\n".join([*reads.lines(self.input.reads), ""]))
       rich.console.Console(file=file, width=100).print(
-        report.score_table(found)
+        report.score_table(scores)
       )
 
   def _check_same_run(self, saved: dict[str, Any]) -> None:
@@ -377,8 +380,8 @@ class Run:
     if model:
       raise schema.ConfigError(
         [
-          f"`config.{line}. Use the model that {self.kept.checkpoints} holds,"
-          " or another --workdir."
+          f"`config.{line}. Use the model that"
+          f" {self.run_directory.checkpoints} holds, or another --workdir."
           for line in (
             line.replace(":", "` must not change:", 1) for line in model
           )
@@ -405,7 +408,9 @@ class Run:
     self.last_sources = self.by_source.take(step)
     points = by_source.curves(window, self.last_sources, self.input)
     self.curves.add(step, points)
-    self.metrics.tell({name: points[name] for name in _TOLD}, self.last_sources)
+    self.metrics.tell(
+      {name: points[name] for name in _METRICS}, self.last_sources
+    )
     shown = []
     if self.pipe.accounts.questions.stages:
       shown += by_source.lines(self.last_sources)
@@ -420,14 +425,14 @@ class Run:
   def _evaluate(
     self, step: int, state: training.TrainState, bar: tqdm.tqdm
   ) -> None:
-    found = self.evaluation.measure(self.trainer.model(state), step)
-    if jax.process_index() != 0 or not found:
+    scores = self.evaluation.measure(self.trainer.model(state), step)
+    if jax.process_index() != 0 or not scores:
       return
-    self.curves.add(step, found.curves)
-    for kind, records in found.documents.items():
+    self.curves.add(step, scores.curves)
+    for kind, records in scores.documents.items():
       self.curves.add_documents(step, kind, records)
     with bar.external_write_mode(sys.stderr):
-      logging.info("step %d: %s", step, found)
+      logging.info("step %d: %s", step, scores)
 
   def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
     if not losses:
@@ -471,7 +476,7 @@ def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
   """Yields whether a step is the last one before a preemption."""
   if jax.process_count() > 1:
     # All processes must stop after the same step: JAX agrees on one.
-    yield run.kept.manager.reached_preemption
+    yield run.run_directory.manager.reached_preemption
     return
   before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
@@ -504,7 +509,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     jax.default_backend(),
   )
   with contextlib.ExitStack() as stack:
-    stack.callback(run.kept.close)
+    stack.callback(run.run_directory.close)
     stack.callback(run.curves.close)
     stack.callback(run.metrics.close)
     # It tells other processes of an error here.

@@ -77,8 +77,8 @@ def main(argv: Sequence[str]) -> int:
     assert steps is not None
     tokens = pipe.run_options.data.certificate == "tokens"
     with _progress(len(steps)) as done:
-      found = verifying.sums(pipe, steps, tokens, done)
-    segment = certificate.Segment(steps.start, steps.stop, "", *found)
+      sums = verifying.sums(pipe, steps, tokens, done)
+    segment = certificate.Segment(steps.start, steps.stop, "", *sums)
     record = {k: v for k, v in segment.record().items() if k != "input"}
     print(json.dumps(record) if _FORMAT.value == "json" else segment)
     return 0

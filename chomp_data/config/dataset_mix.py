@@ -185,10 +185,10 @@ def replaced(
     entries = parse(text)
   except ValueError as error:
     return sources, mix, [f"`{path}`: {error}"]
-  declared = all(isinstance(own, Mapping) for own in sources.values())
+  declared = all(isinstance(entry, Mapping) for entry in sources.values())
   if not sources or not declared or not isinstance(mix, Mapping | None):
     return sources, mix, []
-  others = [own.alias for own in entries if own.alias not in sources]
+  others = [entry.alias for entry in entries if entry.alias not in sources]
   template = _template(sources)
   if others and template is None:
     return (
@@ -203,19 +203,23 @@ def replaced(
     )
   out = {}
   for entry in entries:
-    own = {**sources.get(entry.alias, template or {}), "store": entry.store}
-    out[entry.alias] = {k: v for k, v in own.items() if k != "weight"}
-  given = dict(mix or {})
-  weighed = [f"mix.{n}" for n in ("weights", "stages") if _is_set(given.get(n))]
+    source = {**sources.get(entry.alias, template or {}), "store": entry.store}
+    out[entry.alias] = {k: v for k, v in source.items() if k != "weight"}
+  mix_section = dict(mix or {})
+  weighed = [
+    f"mix.{n}" for n in ("weights", "stages") if _is_set(mix_section.get(n))
+  ]
   weighed += [
     f"sources.{name}.weight"
-    for name, own in sources.items()
-    if _is_set(own.get("weight"))
+    for name, source in sources.items()
+    if _is_set(source.get("weight"))
   ]
   if weighed:
     logging.info("%s: takes the place of %s.", path, ", ".join(weighed))
-  given["weights"] = {own.alias: float(own.weight) for own in entries}
-  return out, {**given, "stages": None}, []
+  mix_section["weights"] = {
+    entry.alias: float(entry.weight) for entry in entries
+  }
+  return out, {**mix_section, "stages": None}, []
 
 
 def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
@@ -226,22 +230,24 @@ def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
   declared = list(sources.values())
   if "default" in sources:
     declared = [sources["default"]]
-  found = []
-  for own in declared:
-    template = {k: own[k] for k in ("rows", "shuffle") if k in own}
+  templates = []
+  for source in declared:
+    template = {k: source[k] for k in ("rows", "shuffle") if k in source}
     if isinstance(template.get("shuffle"), Mapping):
       shuffle = dict(template["shuffle"])
       # A seed of its own is one source's.
       shuffle.pop("seed", None)
       template["shuffle"] = shuffle
-    found.append(template)
-  if any(_in_full(own) != _in_full(found[0]) for own in found):
+    templates.append(template)
+  if any(
+    _in_full(template) != _in_full(templates[0]) for template in templates
+  ):
     return None
   for name in store_kinds.sections():
-    said = [own.get(name) for own in declared]
-    if said[0] is not None and all(own == said[0] for own in said):
-      found[0][name] = said[0]
-  return found[0]
+    said = [source.get(name) for source in declared]
+    if said[0] is not None and all(value == said[0] for value in said):
+      templates[0][name] = said[0]
+  return templates[0]
 
 
 def _in_full(template: Mapping[str, Any]) -> list[Any]:

@@ -26,18 +26,18 @@ def _pairs(value: Any, second: schema.Rule) -> tuple[tuple[int, Any], ...]:
   """Returns pairs of a data step and something else."""
   if not isinstance(value, list | tuple):
     raise TypeError
-  step, found = schema.integer(), []
-  for own in value:
-    if not isinstance(own, list | tuple) or len(own) != 2:
+  step, pairs = schema.integer(), []
+  for pair in value:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
       raise TypeError
-    found.append((step.convert(own[0]), second.convert(own[1])))
-  return tuple(found)
+    pairs.append((step.convert(pair[0]), second.convert(pair[1])))
+  return tuple(pairs)
 
 
-def _some(found: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-  if not found:
+def _some(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+  if not pairs:
     raise ValueError
-  return found
+  return pairs
 
 
 SKIP = schema.Rule(
@@ -64,19 +64,19 @@ def skip_problems(path: str, skip: Sequence[tuple[int, int]]) -> list[str]:
     path: Dotted path of the ranges.
     skip: (first, last) data steps.
   """
-  found = [
+  problems = [
     f"`{path}` must have ranges of which none ends before it begins, got"
-    f" {own}. Write (first, last), both are left out."
-    for own in skip
-    if own[1] < own[0]
+    f" {pair}. Write (first, last), both are left out."
+    for pair in skip
+    if pair[1] < pair[0]
   ]
   for one, other in itertools.pairwise(skip):
     if other[0] <= one[1]:
-      found.append(
+      problems.append(
         f"`{path}` must have ranges that rise and do not overlap, got {one}"
         f" before {other}. Put them in order, each step once."
       )
-  return found
+  return problems
 
 
 def schedule_problems(path: str, sizes: Sequence[tuple[int, int]]) -> list[str]:
@@ -114,14 +114,14 @@ def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
 
   A run that has none says nothing of them.
   """
-  found: dict[str, Any] = {}
+  fields: dict[str, Any] = {}
   if steps.sizes[1:]:
-    found["batch_size_schedule"] = {
+    fields["batch_size_schedule"] = {
       str(at): size for at, size in steps.sizes[1:]
     }
   if steps.skip:
-    found["skip"] = {str(first): last for first, last in steps.skip}
-  return found
+    fields["skip"] = {str(first): last for first, last in steps.skip}
+  return fields
 
 
 def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:

@@ -29,7 +29,7 @@ _BOOLEANS |= {"false": False, "f": False, "0": False}
 
 def apply(
   config: ml_collections.ConfigDict,
-  given: Sequence[str],
+  settings: Sequence[str],
   sections: Mapping[str, type],
 ) -> None:
   """Sets options of a config; references to them follow.
@@ -51,7 +51,7 @@ def apply(
     ConfigError: If paths or values are wrong; all of them are listed.
   """
   values: dict[_Path, str] = {}
-  for one in given:
+  for one in settings:
     path, _, text = one.partition("=")
     values[tuple(path.split("."))] = text
   problems: list[str] = []
@@ -67,7 +67,7 @@ def apply(
       known = _known(config, sections)
     if deciding:
       after = dict(_listed(known, _plain(config)))
-      lost = [own for own in before if before[own] > after.get(own, -1)]
+      lost = [path for path in before if before[path] > after.get(path, -1)]
       _leave_out(config, lost, list(values))
     for path in values:
       if path not in deciding:
@@ -133,9 +133,9 @@ def _listed(
   if kind is None and "kind" in known.options:
     kind = known.options["kind"].default
   for name, value in held.items():
-    own = known.options.get(name)
-    if own is not None:
-      yield (*path, name), own.kinds is None or kind in own.kinds
+    option = known.options.get(name)
+    if option is not None:
+      yield (*path, name), option.kinds is None or kind in option.kinds
     elif name in known.sections and isinstance(value, Mapping):
       yield from _listed(known.sections[name], value, (*path, name))
 
@@ -151,12 +151,12 @@ def _decides(known: schema.Section, path: _Path) -> bool:
 def _leave_out(
   config: ml_collections.ConfigDict,
   paths: Sequence[_Path],
-  given: Sequence[_Path],
+  set_paths: Sequence[_Path],
 ) -> None:
   """Removes options that a kind on the command line took the meaning of."""
-  told = []
+  removed = []
   for path in paths:
-    if any(own[: len(path)] == path for own in given):
+    if any(other[: len(path)] == path for other in set_paths):
       continue  # To be refused where the options are read.
     section: Any = config
     for name in path[:-1]:
@@ -164,14 +164,14 @@ def _leave_out(
     if path[-1] not in section:
       continue  # Its section was replaced.
     if _plain(section)[path[-1]] is not None:
-      told.append(f"config.{'.'.join(path)}")
+      removed.append(f"config.{'.'.join(path)}")
     del section[path[-1]]
-  if told:
-    kinds = [_flag(path) for path in given if path[-1] == "kind"]
+  if removed:
+    kinds = [_flag(path) for path in set_paths if path[-1] == "kind"]
     logging.warning(
       "%s: left out of the file, as they have no meaning with it: %s.",
       ", ".join(kinds),
-      ", ".join(told),
+      ", ".join(removed),
     )
 
 
@@ -183,15 +183,15 @@ def _set(
 ) -> list[str]:
   """Sets one option or section; returns what is wrong with it."""
   try:
-    found = _find(known, _plain(config), path)
-    value = _value(found, path, text)
+    target = _find(known, _plain(config), path)
+    value = _value(target, path, text)
     section: Any = config
     for name in path[:-1]:
       if not isinstance(section.get(name), ml_collections.ConfigDict):
         section[name] = ml_collections.ConfigDict()
       section = section[name]
     with section.ignore_type():
-      if isinstance(found, schema.Section) and isinstance(value, Mapping):
+      if isinstance(target, schema.Section) and isinstance(value, Mapping):
         value = ml_collections.ConfigDict(value)
       section[path[-1]] = value
   except schema.ConfigError as error:
@@ -232,32 +232,35 @@ def _find(
 
 
 def _value(
-  found: schema.Option | schema.Section | None, path: _Path, text: str
+  target: schema.Option | schema.Section | None, path: _Path, text: str
 ) -> Any:
   """Returns what a text means at its place.
 
   Raises:
     ConfigError: If it means nothing there.
   """
-  if found is None:
+  if target is None:
     return _literal(text)
-  if isinstance(found, schema.Section):
-    own = _literal(text)
-    if found.expanded is not None and (full := found.expanded(own)) is not None:
+  if isinstance(target, schema.Section):
+    reading = _literal(text)
+    if (
+      target.expanded is not None
+      and (full := target.expanded(reading)) is not None
+    ):
       return full
-    if own is None or isinstance(own, Mapping):
-      return own
+    if reading is None or isinstance(reading, Mapping):
+      return reading
     rule = "a mapping, as Python writes it, or None: it is a section"
-    names = ", ".join([*found.options, *found.sections])
+    names = ", ".join([*target.options, *target.sections])
     fix = f"Set one of its fields: {names}."
   else:
-    for own in readings(text):
+    for reading in readings(text):
       try:
-        found.rule.convert(own)
+        target.rule.convert(reading)
       except (TypeError, ValueError, OverflowError):
         continue
-      return own
-    rule, fix = found.rule.text, "Correct it."
+      return reading
+    rule, fix = target.rule.text, "Correct it."
   got = _literal(text)
   raise schema.ConfigError([schema.bad_value(_flag(path), rule, got, fix)])
 
@@ -279,13 +282,13 @@ def readings(text: str) -> list[Any]:
   literal = _literal(text)
   if literal is None:
     return [None]
-  found = [literal, text]
+  values = [literal, text]
   if isinstance(literal, Mapping):
     # Names may hold dots, which those of a ConfigDict may not.
-    found.insert(0, tuple(literal.items()))
+    values.insert(0, tuple(literal.items()))
   if text.lower() in _BOOLEANS:
-    found.append(_BOOLEANS[text.lower()])
-  return [*found, (literal,)]
+    values.append(_BOOLEANS[text.lower()])
+  return [*values, (literal,)]
 
 
 def _flag(path: _Path) -> str:

@@ -178,8 +178,8 @@ def make_iterators(
 def _pipeline(named: str) -> pipeline.Pipeline:
   """Returns the run of a config's name, with options after it."""
   name, *overrides = shlex.split(named)
-  own = files.load_config(name, [*overrides, "data.batch_format=maxtext"])
-  return pipeline.build(own.data)
+  config = files.load_config(name, [*overrides, "data.batch_format=maxtext"])
+  return pipeline.build(config.data)
 
 
 def _misfits(
@@ -201,11 +201,11 @@ def _misfits(
     ]
   pairs = [("seq_len", "max_target_length"), ("global_batch_size", rows)]
   problems = [
-    f"`data.{own}` of `{field}` must be MaxText's {theirs},"
-    f" {getattr(config, theirs)}, got {getattr(pipe, own)}. Write"
-    f" `{field}='... data.{own}={getattr(config, theirs)}'`."
-    for own, theirs in pairs
-    if getattr(pipe, own) != getattr(config, theirs)
+    f"`data.{ours}` of `{field}` must be MaxText's {theirs},"
+    f" {getattr(config, theirs)}, got {getattr(pipe, ours)}. Write"
+    f" `{field}='... data.{ours}={getattr(config, theirs)}'`."
+    for ours, theirs in pairs
+    if getattr(pipe, ours) != getattr(config, theirs)
   ]
   if pipe.vocab_size > config.vocab_size:
     problems.append(
@@ -241,17 +241,17 @@ def _unsaved(config: Any) -> list[str]:
   if not config.enable_checkpointing or not config.checkpoint_dir:
     return []
   directory = epath.Path(config.checkpoint_dir)
-  found = []
+  saved = []
   if directory.exists():
     steps = ocp.path.step.standard_name_format().find_all(directory)
-    found = sorted(own.step for own in steps)
-  if found and not (directory / str(found[-1]) / _ITEM).exists():
+    saved = sorted(step.step for step in steps)
+  if saved and not (directory / str(saved[-1]) / _ITEM).exists():
     return [
       f"a checkpoint must hold the input to go on from, `{_ITEM}`, got none in"
-      f" {directory / str(found[-1])}. Resume from an older one, or give"
+      f" {directory / str(saved[-1])}. Resume from an older one, or give"
       " another `run_name`."
     ]
-  if not found and config.load_full_state_path:
+  if not saved and config.load_full_state_path:
     logging.warning(
       "load_full_state_path=%s: the model goes on from there, and the input"
       " begins at step 0.",

@@ -38,7 +38,7 @@ _READS = {
 }
 
 # What a trainer tells by source; see `Metrics.tell`.
-_TOLD = {
+_SOURCE_METRICS = {
   "rows": "Rows handed out since the run's start, by all processes.",
   "tokens": "Tokens of them.",
   "loss_tokens": "Tokens of them that are trained on.",
@@ -50,7 +50,8 @@ _TOLD = {
 def _numbers(value: Any) -> dict[str, float]:
   """Returns numbers by name, infinite ones and NaN too."""
   return {
-    name: float(own) for name, own in schema.mapping().convert(value).items()
+    name: float(number)
+    for name, number in schema.mapping().convert(value).items()
   }
 
 
@@ -79,7 +80,7 @@ class Metrics:
       iterator: What is told of.
     """
     self._iterator = iterator
-    self._told: dict[str, dict[str, float]] = {}
+    self._by_source: dict[str, dict[str, float]] = {}
     self._values: dict[str, float] = {}
     self._server: Any = None
 
@@ -101,11 +102,13 @@ class Metrics:
       "".join(c if c.isalnum() else "_" for c in name): float(value)
       for name, value in values.items()
     }
-    self._told = {
+    self._by_source = {
       source: {
-        name: float(own[name]) for name in _TOLD if own.get(name) is not None
+        name: float(record[name])
+        for name in _SOURCE_METRICS
+        if record.get(name) is not None
       }
-      for source, own in by_source.items()
+      for source, record in by_source.items()
     }
 
   def collect(self) -> Iterator[Any]:
@@ -135,16 +138,16 @@ class Metrics:
     reads = self._iterator.reads
     for field, (name, text) in _READS.items():
       out = core.CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
-      for source, own in reads.items():
-        out.add_metric([process, source], getattr(own, field))
+      for source, values in reads.items():
+        out.add_metric([process, source], getattr(values, field))
       yield out
-    for name, text in _TOLD.items():
+    for name, text in _SOURCE_METRICS.items():
       out = core.GaugeMetricFamily(
         f"{_PREFIX}_source_{name}", text, labels=labels
       )
-      for source, own in self._told.items():
-        if name in own:
-          out.add_metric([process, source], own[name])
+      for source, values in self._by_source.items():
+        if name in values:
+          out.add_metric([process, source], values[name])
       yield out
     for name, value in self._values.items():
       yield gauge(name, "Told by the trainer.", value)
@@ -175,14 +178,14 @@ class Metrics:
       ) from error
     registry = prometheus_client.CollectorRegistry()
     registry.register(self)  # pyright: ignore[reportArgumentType]
-    own = port and port + jax.process_index()
+    bound = port and port + jax.process_index()
     try:
-      server, _ = prometheus_client.start_http_server(own, address, registry)
+      server, _ = prometheus_client.start_http_server(bound, address, registry)
     except (OSError, OverflowError) as error:
       raise errors.InputError(
-        f"the port for metrics must be free on {address}, got {own} (of process"
-        f" {jax.process_index()}): {error}. Give another one; process i takes"
-        " the port + i."
+        f"the port for metrics must be free on {address}, got {bound} (of"
+        f" process {jax.process_index()}): {error}. Give another one; process i"
+        " takes the port + i."
       ) from error
     self._server = server
     return server.server_port

@@ -51,8 +51,8 @@ def peers_of(sharding: Any) -> "Peers | None":
   Raises:
     ConfigError: If it is something else.
   """
-  own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  for each in own:
+  shardings = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  for each in shardings:
     if not isinstance(each, jax.sharding.Sharding):
       raise schema.ConfigError(
         [
@@ -74,10 +74,12 @@ def peers_of(sharding: Any) -> "Peers | None":
   return Peers(watch, processes)
 
 
-def told(sharding: Any) -> str:
+def describe(sharding: Any) -> str:
   """Returns a sharding, or a mapping to some, as text that can be compared."""
-  own = sharding if isinstance(sharding, Mapping) else {"all fields": sharding}
-  named = sorted(own.items(), key=lambda item: str(item[0]))
+  shardings = (
+    sharding if isinstance(sharding, Mapping) else {"all fields": sharding}
+  )
+  named = sorted(shardings.items(), key=lambda item: str(item[0]))
   devices = [_device_ids(each) for _, each in named]
   digest = hashlib.sha256(repr(devices).encode()).hexdigest()[:8]
   shown = "; ".join(f"{name}: {each}" for name, each in named)
@@ -143,7 +145,7 @@ class Peers:
       made = make()
       record = described(made)
     except BaseException as error:
-      self._tell({"state": "failed", "error": watching.told(error)})
+      self._tell({"state": "failed", "error": watching.format_error(error)})
       raise
     self._compare(record)
     return made
@@ -175,7 +177,7 @@ class Peers:
     self._reported = True
     self._watch.report(
       f"process {self._watch.process} failed at step {step}:"
-      f" {watching.told(error)}.",
+      f" {watching.format_error(error)}.",
       late=late,
       ends=self._member.ends,
     )
@@ -201,9 +203,9 @@ class Peers:
 
   def shared(self, kind: str, number: int) -> dict[int, Any]:
     """Returns what processes have told so far; see `share`."""
-    told = self._client.key_value_dir_get(self._shared_key(kind, "", number))
+    entries = self._client.key_value_dir_get(self._shared_key(kind, "", number))
     return {
-      int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in told
+      int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in entries
     }
 
   def forget(self, kind: str, number: int) -> None:
@@ -226,17 +228,19 @@ class Peers:
       waited = time.monotonic() - began
       # In this order: who has closed by now has told before.
       closed = {p for p in self.processes if self._watch.has_closed(p)}
-      found = self.shared(kind, number)
-      missing = [own for own in self.processes if own not in found]
+      records = self.shared(kind, number)
+      missing = [
+        process for process in self.processes if process not in records
+      ]
       if not missing or waited > wait_s:
-        return found
+        return records
       for process in missing:
         cause = self._watch.cause_of(process)
         if cause is not None:
           raise reader.InputError(cause)
       if waited > _KNOWN_BEATS * watching.BEAT_S:
         if closed.issuperset(missing):
-          return found
+          return records
         if not logged:
           logged = True
           logging.warning(
@@ -259,9 +263,9 @@ class Peers:
     self._client.key_value_set(key, json.dumps(entry), True)
 
   def _compare(self, record: Mapping[str, Any]) -> None:
-    own, number = self._watch.process, self._number
+    this, number = self._watch.process, self._number
     self._client.key_value_set(
-      self._key("record", own, number), json.dumps(record)
+      self._key("record", this, number), json.dumps(record)
     )
     self._tell(
       {
@@ -277,15 +281,15 @@ class Peers:
     # All have come here, so all have read what was told before.
     if number:
       for kind in ("entry", "record"):
-        self._client.key_value_delete(self._key(kind, own, number - 1))
+        self._client.key_value_delete(self._key(kind, this, number - 1))
     if len(kinds) == 1:
       return
     # The records are large: one of each kind is read.
-    found = [
+    kinds_read = [
       (processes, self._read(processes[0]))
       for processes in sorted(kinds.values())[:_MAX_KINDS]
     ]
-    problems = disagreements(found)
+    problems = disagreements(kinds_read)
     if problems:
       listed = "".join(f"\n  - {line}" for line in problems)
       raise schema.ConfigError(
@@ -310,16 +314,16 @@ class Peers:
     """
     began, pause = time.monotonic(), 0.02
     while True:
-      told = self._client.key_value_dir_get(
+      texts = self._client.key_value_dir_get(
         self._key("entry", "", self._number)
       )
-      found = {
-        int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in told
+      entries = {
+        int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in texts
       }
       waited = time.monotonic() - began
       problems, ready, alone = [], True, False
       for process in self.processes:
-        entry = found.get(process, {"state": "absent"})
+        entry = entries.get(process, {"state": "absent"})
         if entry["state"] == "ready":
           continue
         ready = False
@@ -334,7 +338,7 @@ class Peers:
           self._watch.report(text)
         raise reader.InputError(text)
       if ready:
-        return found
+        return entries
       time.sleep(pause)
       pause = min(2 * pause, 1.0)
 
@@ -371,7 +375,7 @@ def disagreements(
   Returns:
     One line a field and kind, by dotted path; empty where they agree.
   """
-  most, usual = min(records, key=lambda own: (-len(own[0]), own[0]))
+  most, usual = min(records, key=lambda kind: (-len(kind[0]), kind[0]))
   return [
     f"{path}: {_have(processes)} {now}, {_have(most)} {was}"
     for processes, record in records

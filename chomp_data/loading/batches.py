@@ -278,13 +278,13 @@ class BatchSource(workers.SentToWorkers):
         holds; None is all.
       encoded: Whether records are rows in the transfer format.
     """
-    own = {"rows": rows, "shards": shards, "columns": columns}
-    own |= {"counted": counted, "encoded": encoded}
-    found = BatchSource(**{**self.arguments(), **own})
-    found.reads = self.reads
+    changes = {"rows": rows, "shards": shards, "columns": columns}
+    changes |= {"counted": counted, "encoded": encoded}
+    source = BatchSource(**{**self.arguments(), **changes})
+    source.reads = self.reads
     # A thread that reads through this one may still be at it.
-    found._lock = self._lock
-    return found
+    source._lock = self._lock
+    return source
 
   def for_workers(self, count: int) -> "BatchSource":
     """Returns the same batches for `count` processes that take them by turns.
@@ -328,9 +328,9 @@ class BatchSource(workers.SentToWorkers):
       Whether it is.
     """
     whole = all(
-      self._local(number) == own.batch_size
-      for number, own in enumerate(self._plan.buckets)
-      if self._rows is None or own.name in self._rows
+      self._local(number) == bucket.batch_size
+      for number, bucket in enumerate(self._plan.buckets)
+      if self._rows is None or bucket.name in self._rows
     )
     with self._lock:
       self._ledger = ledger if whole else None
@@ -354,8 +354,8 @@ class BatchSource(workers.SentToWorkers):
         batch = {"tokens": transfer.tokens(batch["wire"])}
       values[:] = self._certifier.values(batch, planned, steps)
     rows = self._certifier.num_rows(planned.bucket)
-    for step, own, of_values in zip(steps, sums, values, strict=True):
-      self._sums[step] = certifying.Sums(rows, own, of_values)
+    for step, plan_sum, of_values in zip(steps, sums, values, strict=True):
+      self._sums[step] = certifying.Sums(rows, plan_sum, of_values)
     while len(self._sums) > _SUMS_KEPT:
       self._sums.popitem(last=False)
 
@@ -402,18 +402,18 @@ class BatchSource(workers.SentToWorkers):
 
   def _local(self, bucket: int) -> int:
     """Returns the rows of a batch of a bucket that this process holds."""
-    own = self._plan.buckets[bucket]
+    chosen = self._plan.buckets[bucket]
     if self._rows is None:
-      return own.batch_size
-    if own.name not in self._rows:
+      return chosen.batch_size
+    if chosen.name not in self._rows:
       raise schema.ConfigError(
         [
           "`sharding` must divide batches of all steps that are read, got a"
-          f" step of {own.batch_size} rows, which it does not. Go on from a"
+          f" step of {chosen.batch_size} rows, which it does not. Go on from a"
           " later step, or use a smaller mesh."
         ]
       )
-    return len(self._rows[own.name])
+    return len(self._rows[chosen.name])
 
   @functools.cached_property
   def is_mapped(self) -> bool:

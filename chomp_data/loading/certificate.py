@@ -216,7 +216,9 @@ class Certificate:
     """
     # A part that another process has counted says nothing here.
     before = [
-      own for own in segments if own.part is None or own.part == self._part
+      segment
+      for segment in segments
+      if segment.part is None or segment.part == self._part
     ]
     self.begin(step, before)
 
@@ -244,11 +246,11 @@ def of_state(record: Mapping[str, Any]) -> list[Segment]:
   Raises:
     StateError: If they are not what `records` returns.
   """
-  found = record.get(FIELD)
+  saved = record.get(FIELD)
   try:
-    if not isinstance(found, list | None):
-      raise ValueError(f"it must be a list, got {_shown(found)}")
-    return [Segment.of(own) for own in found or ()]
+    if not isinstance(saved, list | None):
+      raise ValueError(f"it must be a list, got {_shown(saved)}")
+    return [Segment.of(entry) for entry in saved or ()]
   except ValueError as error:
     raise errors.StateError(
       f"`{FIELD}` of the state of step {record['step']} must be a list of"
@@ -263,13 +265,13 @@ def input_digest(fingerprint: Mapping[str, Any]) -> str:
 
 def records(segments: Iterable[Segment]) -> list[dict[str, Any]]:
   """Returns segments as JSON values."""
-  return [own.record() for own in segments]
+  return [segment.record() for segment in segments]
 
 
 def log(step: int, segments: Iterable[Segment]) -> None:
   """Tells people what was handed out before a step."""
-  told = "; ".join(map(str, segments))
-  logging.info("certificate at step %d: %s", step, told or "nothing yet")
+  text = "; ".join(map(str, segments))
+  logging.info("certificate at step %d: %s", step, text or "nothing yet")
 
 
 def joined(
@@ -289,8 +291,8 @@ def joined(
   problems: list[str] = []
   whole: dict[tuple[int, int, str], tuple[int, Segment]] = {}
   parts: dict[tuple[int, int, str, int], dict[int, Segment]] = {}
-  for process, own in sorted(processes.items()):
-    for segment in own:
+  for process, of_process in sorted(processes.items()):
+    for segment in of_process:
       key = segment.first, segment.last, segment.input
       if segment.part is None:
         first, other = whole.setdefault(key, (process, segment))
@@ -302,7 +304,7 @@ def joined(
       else:
         index, count = segment.part
         parts.setdefault((*key, count), {})[index] = segment
-  found = [segment for _, segment in whole.values()]
+  segments = [segment for _, segment in whole.values()]
   for (first, last, digest, count), by_index in parts.items():
     if len(by_index) < count:
       continue
@@ -310,27 +312,27 @@ def joined(
     for segment in by_index.values():
       sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
       total = total.with_sums(last, sums)
-    found.append(total)
+    segments.append(total)
     known = rows.get((first, last))
     if known is not None and known != total.rows:
       problems.append(
         f"steps {first} .. {last - 1} have {known} rows, and processes have"
         f" counted {total.rows}"
       )
-  found.sort(key=lambda own: (own.first, own.last))
-  return _merged(found), problems
+  segments.sort(key=lambda segment: (segment.first, segment.last))
+  return _merged(segments), problems
 
 
 def _merged(segments: Iterable[Segment]) -> list[Segment]:
   """Returns segments without empty ones, and those that go on as one."""
   out: list[Segment] = []
-  for own in segments:
-    if own.first == own.last:
+  for segment in segments:
+    if segment.first == segment.last:
       continue
-    if out and out[-1].is_gone_on_with(own):
-      sums = certifying.Sums(own.rows, own.plan, own.tokens)
-      own = out.pop().with_sums(own.last, sums)
-    out.append(own)
+    if out and out[-1].is_gone_on_with(segment):
+      sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
+      segment = out.pop().with_sums(segment.last, sums)
+    out.append(segment)
   return out
 
 

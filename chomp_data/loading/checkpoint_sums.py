@@ -45,9 +45,11 @@ class SumsHandler(ocp.CheckpointHandler):
       RuntimeError: If another item is not finished.
     """
     step = pathlib.Path(directory.parent)
-    own = directory.name
+    this_item = directory.name
     items = sorted(
-      path for path in step.iterdir() if path.is_dir() and path.name != own
+      path
+      for path in step.iterdir()
+      if path.is_dir() and path.name != this_item
     )
     unfinished = [
       path.name
@@ -118,13 +120,13 @@ def compare_files(step: pathlib.Path) -> Iterator[str]:
   name = f"{ITEM}/{_FILE}"
   try:
     record = json.loads((step / name).read_bytes())
-    told = record.pop("digest")
+    digest = record.pop("digest")
     files = {
-      own: (int(size), int(crc32c))
-      for own, (size, crc32c) in record["files"].items()
+      file: (int(size), int(crc32c))
+      for file, (size, crc32c) in record["files"].items()
     }
     paths = {
-      own: relative_names.path_below(step, own, step / name) for own in files
+      file: relative_names.path_below(step, file, step / name) for file in files
     }
   except FileNotFoundError:
     yield f"no file {name}"
@@ -135,19 +137,19 @@ def compare_files(step: pathlib.Path) -> Iterator[str]:
   ) as error:  # fmt: skip
     yield f"no checksums in {name} ({error!r})"
     return
-  if told != state_lib.digest(record):
+  if digest != state_lib.digest(record):
     yield f"checksums in {name} that do not match their digest"
     return
-  for own, (size, crc32c) in files.items():
-    if not paths[own].is_file():
-      yield f"no file {own}"
+  for file, (size, crc32c) in files.items():
+    if not paths[file].is_file():
+      yield f"no file {file}"
       continue
     try:
-      found = checksums.of_file(paths[own])
+      now = checksums.of_file(paths[file])
     except OSError as error:
-      yield f"{own}, which cannot be read ({error.strerror})"
+      yield f"{file}, which cannot be read ({error.strerror})"
       continue
-    if found[0] != size:
-      yield f"{found[0]:,} bytes in {own}, saved were {size:,}"
-    elif found != (size, crc32c):
-      yield f"other bytes in {own} than were saved (CRC-32C)"
+    if now[0] != size:
+      yield f"{now[0]:,} bytes in {file}, saved were {size:,}"
+    elif now != (size, crc32c):
+      yield f"other bytes in {file} than were saved (CRC-32C)"

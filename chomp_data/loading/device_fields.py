@@ -87,8 +87,8 @@ def warn_once(asked: str, reason: str) -> None:
 
 
 def on_accelerators(sharding: placement.ShardingTree) -> bool:
-  own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  devices = {device for each in own for device in each.device_set}
+  shardings = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  devices = {device for each in shardings for device in each.device_set}
   return all(device.platform != "cpu" for device in devices)
 
 
@@ -201,8 +201,8 @@ class _Program:
     with _settings():
       self._shapes = jax.eval_shape(self._whole, rows)
     self._shardings = {
-      name: placement.field_sharding(sharding, name, own.ndim)
-      for name, own in self._shapes.items()
+      name: placement.field_sharding(sharding, name, field.ndim)
+      for name, field in self._shapes.items()
     }
     parts = self._parts()
     self._devices = list(parts)
@@ -233,22 +233,27 @@ class _Program:
           device.default_memory().kind,
         ):
           raise _Unsuited(f"the memory of `{name}`, {sharding.memory_kind}")
-        own = [
+        ranges = [
           each.indices(size)[:2]
           for each, size in zip(index or (), shape, strict=False)
         ]
-        rows.setdefault(device, set()).add(own[0] if own else (0, shape[0]))
+        rows.setdefault(device, set()).add(
+          ranges[0] if ranges else (0, shape[0])
+        )
         columns.setdefault(device, {})
         if len(shape) > 1:
-          columns[device][name] = own[1] if len(own) > 1 else (0, shape[1])
-    wanted = {name for name, own in self._shapes.items() if own.ndim > 1}
-    for device, own in rows.items():
-      if len(own) > 1 or set(columns[device]) != wanted:
+          columns[device][name] = (
+            ranges[1] if len(ranges) > 1 else (0, shape[1])
+          )
+    wanted = {name for name, field in self._shapes.items() if field.ndim > 1}
+    for device, ranges in rows.items():
+      if len(ranges) > 1 or set(columns[device]) != wanted:
         raise _Unsuited(f"{device}, which holds other rows of each field")
     if not rows:
       raise _Unsuited("a sharding without devices of this process")
     return {
-      device: _Part(own.pop(), columns[device]) for device, own in rows.items()
+      device: _Part(row_ranges.pop(), columns[device])
+      for device, row_ranges in rows.items()
     }
 
   def _find_windows(self, parts: Sequence[_Part]) -> None:
@@ -256,7 +261,7 @@ class _Program:
     seq_len = self._format.seq_len
     spans = []
     for part in parts:
-      held = [own for n, own in part.columns.items() if _by_column(n)]
+      held = [columns for n, columns in part.columns.items() if _by_column(n)]
       spans.append((min(low for low, _ in held), max(high for _, high in held)))
     widest = max(high - low for low, high in spans)
     # A label needs the token after it, and weights may stand one later.
@@ -295,10 +300,10 @@ class _Program:
       return batch
     keep = transfer_format.of_run(self._format, rows, jnp)
     return {
-      name: jnp.where(keep.reshape(-1, *[1] * (own.ndim - 1)), own, 0).astype(
-        own.dtype
-      )
-      for name, own in batch.items()
+      name: jnp.where(
+        keep.reshape(-1, *[1] * (value.ndim - 1)), value, 0
+      ).astype(value.dtype)
+      for name, value in batch.items()
     }
 
   def _fields(self, rows: Any, places: Any = None) -> dict[str, Any]:
@@ -317,7 +322,7 @@ class _Program:
     """Returns the program; decides whether its results are global arrays."""
     self._places_on = None
     everywhere = all(
-      own.is_fully_addressable for own in self._shardings.values()
+      each.is_fully_addressable for each in self._shardings.values()
     )
     if len(parts) == 1:
       self._direct = everywhere
@@ -344,13 +349,13 @@ class _Program:
 
   def __call__(self, rows: np.ndarray) -> dict[str, jax.Array]:
     """Returns the fields of a local batch as global arrays."""
-    given: Any = self._stacked(rows)
+    arrays: Any = self._stacked(rows)
     places = [] if self._places_on is None else [self._places_on]
     if len(self._devices) > 1:
-      given = jax.device_put(given, self._in)
+      arrays = jax.device_put(arrays, self._in)
     # To one device the call itself puts it, in a third of the time.
     with _settings():
-      made = self._run(given, *places)
+      made = self._run(arrays, *places)
     if self._direct:
       return made
     return {

@@ -95,7 +95,7 @@ class Board:
 
   def _open(self) -> None:
     # Any: types of NumPy do not say that it is a buffer.
-    self._told: Any = file_maps.shared(self._descriptor, 0, self._first)
+    self._shared: Any = file_maps.shared(self._descriptor, 0, self._first)
     self._buffers: dict[int, np.ndarray] = {}
 
   def __getstate__(self) -> dict[str, Any]:
@@ -124,13 +124,13 @@ class Board:
   def tell_end(self, error: Exception | None = None) -> None:
     """Tells that this worker's last batch, or its error, is on its way."""
     if error is not None:
-      told = pickle.dumps(error)
-      if len(told) <= _MOST_ERROR - 8:
+      pickled = pickle.dumps(error)
+      if len(pickled) <= _MOST_ERROR - 8:
         first = self._errors + self._place * _MOST_ERROR
         # The length last, so that what is there is whole.
-        own = np.frombuffer(told, np.uint8)
-        self._told[first + 8 : first + 8 + len(told)] = own
-        struct.pack_into("q", self._told, first, len(told))
+        content = np.frombuffer(pickled, np.uint8)
+        self._shared[first + 8 : first + 8 + len(pickled)] = content
+        struct.pack_into("q", self._shared, first, len(pickled))
     self._tell(1, [1])
 
   def tell_counts(self, counts: Sequence[int]) -> None:
@@ -153,9 +153,11 @@ class Board:
     """Returns an error that a worker has told, which may not have arrived."""
     for place in range(self._count):
       first = self._errors + place * _MOST_ERROR
-      (size,) = struct.unpack_from("q", self._told, first)
+      (size,) = struct.unpack_from("q", self._shared, first)
       if size:
-        return pickle.loads(self._told[first + 8 : first + 8 + size].tobytes())
+        return pickle.loads(
+          self._shared[first + 8 : first + 8 + size].tobytes()
+        )
     return None
 
   def counts(self) -> list[int]:
@@ -170,19 +172,19 @@ class Board:
     """
     arrays: list[memoryview] = []
     pickled = pickle.dumps(
-      batch, 5, buffer_callback=lambda own: arrays.append(own.raw())
+      batch, 5, buffer_callback=lambda array: arrays.append(array.raw())
     )
     pieces, size = [], 0
-    for own in arrays:
-      pieces.append(slice(size, size + own.nbytes))
-      size += -(-own.nbytes // _ALIGNED) * _ALIGNED
+    for array in arrays:
+      pieces.append(slice(size, size + array.nbytes))
+      size += -(-array.nbytes // _ALIGNED) * _ALIGNED
     buffer = self._free_buffer() if size else None
     memory = None if buffer is None else self._memory(buffer, size)
     if buffer is None or memory is None:
       return Handed(pickle.dumps(batch, 5))
-    for piece, own in zip(pieces, arrays, strict=True):
-      memory[piece] = np.frombuffer(own, np.uint8)
-    self._told[self._states + buffer] = _ON_ITS_WAY
+    for piece, array in zip(pieces, arrays, strict=True):
+      memory[piece] = np.frombuffer(array, np.uint8)
+    self._shared[self._states + buffer] = _ON_ITS_WAY
     return Handed(pickled, buffer, tuple(pieces))
 
   def take(self, handed: Handed) -> Any:
@@ -194,17 +196,17 @@ class Board:
     # Lives as long as any array over it, or part of one.
     memory = (ctypes.c_ubyte * size).from_buffer(self._mapped(number, size))
     first = self._states + number // _BUFFERS * _BUFFERS
-    own = self._told[first : first + _BUFFERS]
-    if np.count_nonzero(own == _HELD) < _MOST_HELD:
-      self._told[state] = _HELD
-      released = (self._told, state, os.getpid())
+    states = self._shared[first : first + _BUFFERS]
+    if np.count_nonzero(states == _HELD) < _MOST_HELD:
+      self._shared[state] = _HELD
+      released = (self._shared, state, os.getpid())
       weakref.finalize(memory, _release, *released).atexit = False
-      found = memoryview(memory)
+      content = memoryview(memory)
     else:
       # Who collects batches gets copies, so that the worker can go on.
-      found = np.frombuffer(memory, np.uint8).copy()
-      self._told[state] = _FREE
-    pieces = [found[piece] for piece in handed.pieces]
+      content = np.frombuffer(memory, np.uint8).copy()
+      self._shared[state] = _FREE
+    pieces = [content[piece] for piece in handed.pieces]
     return pickle.loads(handed.pickled, buffers=pieces)
 
   def close(self) -> None:
@@ -216,7 +218,7 @@ class Board:
   def _free_buffer(self) -> int | None:
     first = self._place * _BUFFERS
     for number in range(first, first + _BUFFERS):
-      if self._told[self._states + number] == _FREE:
+      if self._shared[self._states + number] == _FREE:
         return number
     return None
 
@@ -242,12 +244,12 @@ class Board:
 
   def _tell(self, column: int, values: Sequence[int]) -> None:
     first = self._place * self._row.size + 8 * column
-    struct.pack_into(f"{len(values)}q", self._told, first, *values)
+    struct.pack_into(f"{len(values)}q", self._shared, first, *values)
 
   def _rows(self) -> list[tuple[int, ...]]:
     size = self._row.size
     return [
-      self._row.unpack_from(self._told, place * size)
+      self._row.unpack_from(self._shared, place * size)
       for place in range(self._count)
     ]
 
@@ -268,11 +270,11 @@ def _new_file() -> tuple[int, str, Callable[[], None]]:
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
-  found = os.fstat(descriptor)
-  return found.st_dev, found.st_ino
+  status = os.fstat(descriptor)
+  return status.st_dev, status.st_ino
 
 
-def _release(told: np.ndarray, state: int, process: int) -> None:
+def _release(states: np.ndarray, state: int, process: int) -> None:
   # A fork drops its own view of a batch, which its parent may still hold.
   if os.getpid() == process:
-    told[state] = _FREE
+    states[state] = _FREE

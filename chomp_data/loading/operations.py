@@ -36,29 +36,29 @@ def named(operation: Any) -> str:
     ConfigError: If its `fingerprint` is not of JSON values, or it does not tell
       its options.
   """
-  own = type(operation)
+  cls = type(operation)
   if hasattr(operation, "fingerprint"):
     try:
-      told = json.dumps(operation.fingerprint, sort_keys=True)
+      text = json.dumps(operation.fingerprint, sort_keys=True)
     except TypeError as error:
       raise errors.ConfigError(
         [
-          f"`{own.__qualname__}.fingerprint` must be of JSON values, got"
+          f"`{cls.__qualname__}.fingerprint` must be of JSON values, got"
           f" {operation.fingerprint!r} ({error}). Make it numbers, texts,"
           " lists and mappings."
         ]
       ) from error
-    return f"{own.__qualname__} {told}"
+    return f"{cls.__qualname__} {text}"
   if dataclasses.is_dataclass(operation):
     fields = ", ".join(
       f"{field.name}={_shown(operation, getattr(operation, field.name))}"
       for field in dataclasses.fields(operation)
       if field.compare
     )
-    return f"{own.__qualname__}({fields})"
+    return f"{cls.__qualname__}({fields})"
   shown = _shown(operation, operation)
   # Python's own `repr` tells the module, and nothing else.
-  return own.__qualname__ + ("" if shown.startswith("<") else f" {shown}")
+  return cls.__qualname__ + ("" if shown.startswith("<") else f" {shown}")
 
 
 def as_now(saved: Any, current: Any) -> Any:
@@ -113,8 +113,8 @@ def _is_of(was: str, now: str) -> bool:
 
   It wrote the module, the class, and the `repr` unless that was Python's own.
   """
-  found = _NAME.match(now)
+  match = _NAME.match(now)
   head, _, options = was.partition(" ")
-  if found is None or not head.endswith(f".{found[0]}"):
+  if match is None or not head.endswith(f".{match[0]}"):
     return False
-  return not options or now in (options, f"{found[0]} {options}")
+  return not options or now in (options, f"{match[0]} {options}")

@@ -136,9 +136,9 @@ class Reader:
         if dead_since:
           self._check_bus(step)
         if dead_since and now - dead_since > DEAD_WORKER_GRACE_S:
-          raise self._told() or _died(step, dead) from None
+          raise self._worker_error() or _died(step, dead) from None
         if now >= deadline:
-          raise self._told() or InputError(
+          raise self._worker_error() or InputError(
             f"no batch for step {step} within {timeout_s:g} s, nor a sign of"
             " planning. A worker or the store hangs; resume from a checkpoint,"
             " or raise `config.data.timeout_s`."
@@ -242,7 +242,7 @@ class Reader:
         " from a checkpoint."
       )
 
-  def _told(self) -> BaseException | None:
+  def _worker_error(self) -> BaseException | None:
     """Returns what a worker failed with, where that is slow to arrive."""
     return None if self._board is None else self._board.error()
 

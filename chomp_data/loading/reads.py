@@ -96,9 +96,9 @@ class Reads:
     source = spans.row_source()
     size = len(self._rows)
     rows = np.bincount(source[source >= 0], minlength=size).tolist()
-    own = np.bincount(spans.source, minlength=size).tolist()
+    by_number = np.bincount(spans.source, minlength=size).tolist()
     for counts, num_rows, num_spans in zip(
-      self._rows.values(), rows, own, strict=True
+      self._rows.values(), rows, by_number, strict=True
     ):
       counts[0] += num_rows
       counts[2] += num_spans
@@ -116,9 +116,9 @@ class Reads:
     for number in np.flatnonzero(np.bincount(source)).tolist():
       counts = rows[number]
       # Sorted in a tenth of the time that `np.unique` hashes them in.
-      own = np.sort(key if len(rows) == 1 else key[source == number])
-      counts[1] += 1 + int(np.count_nonzero(np.diff(own)))
-      counts[3] += len(own)
+      keys = np.sort(key if len(rows) == 1 else key[source == number])
+      counts[1] += 1 + int(np.count_nonzero(np.diff(keys)))
+      counts[3] += len(keys)
 
   def by_source(self) -> dict[str, SourceReads]:
     """Returns the counts so far."""
@@ -127,21 +127,21 @@ class Reads:
       if name not in self._before:
         out[name] = SourceReads()
         continue
-      own = self._stores[name].counters - self._before[name]
+      counters = self._stores[name].counters - self._before[name]
       out[name] = SourceReads(
         examples=examples,
         planned_examples=planned,
         unique_examples=unique,
         spans=spans,
-        logical_reads=own.logical_reads,
-        coalesced_ranges=own.coalesced_ranges,
-        chunks_fetched=own.chunks_fetched,
-        bytes_fetched=own.bytes_fetched,
-        cache_hits=own.cache_hits,
-        requests=own.requests,
-        retries=own.retries,
-        corrupt=own.corrupt,
-        bytes_transferred=own.bytes_transferred,
+        logical_reads=counters.logical_reads,
+        coalesced_ranges=counters.coalesced_ranges,
+        chunks_fetched=counters.chunks_fetched,
+        bytes_fetched=counters.bytes_fetched,
+        cache_hits=counters.cache_hits,
+        requests=counters.requests,
+        retries=counters.retries,
+        corrupt=counters.corrupt,
+        bytes_transferred=counters.bytes_transferred,
       )
     return out
 
@@ -155,7 +155,9 @@ class Reads:
 
 def counts(reads: Mapping[str, SourceReads]) -> list[int]:
   """Returns the counts of all sources in one list, to be summed."""
-  return [getattr(own, name) for own in reads.values() for name in _FIELDS]
+  return [
+    getattr(source, name) for source in reads.values() for name in _FIELDS
+  ]
 
 
 def from_counts(
@@ -171,4 +173,4 @@ def from_counts(
 
 def lines(reads: Mapping[str, SourceReads]) -> list[str]:
   """Returns one line a source, for logs."""
-  return [f"reads of {name}: {own.line()}" for name, own in reads.items()]
+  return [f"reads of {name}: {source.line()}" for name, source in reads.items()]

@@ -76,11 +76,11 @@ def every(workdir: str) -> list[dict[str, Any]]:
   if storage.directory is None:
     names = storage.names()
     steps = whole_steps(names)
-    found = [
+    states = [
       _of_step_in_bucket(workdir, names, step, folder)
       for step, folder in sorted(steps.items())
     ]
-    return [own for own in found if own is not None]
+    return [state for state in states if state is not None]
   newest = find(workdir)
   if newest is None or is_one(workdir):
     return [] if newest is None else [newest]
@@ -94,27 +94,27 @@ def every(workdir: str) -> list[dict[str, Any]]:
 
 def _only_state(place: pathlib.Path) -> pathlib.Path | None:
   for pattern in _STATES_OF_ONE:
-    found = list(place.glob(pattern))
-    if len(found) == 1:
-      return found[0]
+    files = list(place.glob(pattern))
+    if len(files) == 1:
+      return files[0]
   return None
 
 
 def _states(place: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
   """Returns the files of states, by the numbers of their checkpoints."""
-  found: list[tuple[int, pathlib.Path]] = []
+  states: list[tuple[int, pathlib.Path]] = []
   for pattern in _STATES:
     for path in place.glob(pattern):
       number = path.parent.parent.name.rpartition("_")[2]
       # Others are still being written.
       if number.isdecimal():
-        found.append((int(number), path))
-  return found
+        states.append((int(number), path))
+  return states
 
 
 def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
   """Returns the record of the newest checkpoint's state."""
-  for _, path in sorted(_states(place), key=lambda own: -own[0]):
+  for _, path in sorted(_states(place), key=lambda numbered: -numbered[0]):
     try:
       return _read(path)
     except FileNotFoundError:
@@ -130,13 +130,13 @@ def whole_steps(names: Iterable[str]) -> dict[int, str]:
   Args:
     names: Of objects; a work directory may hold others.
   """
-  found = {}
+  folders = {}
   for name in names:
     folder, _, last = name.rpartition("/")
     number = folder.rpartition("/")[2]
     if last == COMPLETE and number.isascii() and number.isdecimal():
-      found[int(number)] = folder
-  return found
+      folders[int(number)] = folder
+  return folders
 
 
 def _newest_in_bucket(url: str) -> dict[str, Any] | None:
@@ -151,15 +151,15 @@ def _of_step_in_bucket(
   url: str, names: Collection[str], step: int, folder: str
 ) -> dict[str, Any] | None:
   """Returns the record of a checkpoint's state; None: it has none."""
-  found = _name_of_state(names, folder)
-  if found is None:
+  name = _name_of_state(names, folder)
+  if name is None:
     return None
-  checkpoint = found.rpartition("/")[0].rpartition("/")[0]
+  checkpoint = name.rpartition("/")[0].rpartition("/")[0]
   is_orbax = paths.join(checkpoint, METADATA) in names
   return _checked(
-    state_in_bucket(url, found),
+    state_in_bucket(url, name),
     str(step) if is_orbax else None,
-    paths.join(url, found),
+    paths.join(url, name),
   )
 
 
@@ -196,8 +196,8 @@ def _checked(
 
 def checkpoint_step(name: str) -> int | None:
   """Returns the step in the name of a checkpoint, None without one."""
-  found = _STEP_NAME.fullmatch(name)
-  return None if found is None else int(found[1])
+  match = _STEP_NAME.fullmatch(name)
+  return None if match is None else int(match[1])
 
 
 def of_other_checkpoint(

@@ -114,7 +114,7 @@ def encode(
   Returns:
     UTF-8 JSON.
   """
-  own = (
+  texts = (
     fingerprint
     if isinstance(fingerprint, Fingerprint)
     else Fingerprint(fingerprint)
@@ -126,11 +126,11 @@ def encode(
     "topology": topology,
   }
   compact = {name: _compact(value) for name, value in record.items()}
-  compact["fingerprint"] = own.compact
+  compact["fingerprint"] = texts.compact
   text = ",".join(f"{json.dumps(n)}:{compact[n]}" for n in sorted(compact))
   record["digest"] = digest_of(f"{{{text}}}")
   lines = {name: _indented(value) for name, value in record.items()}
-  lines["fingerprint"] = own.indented
+  lines["fingerprint"] = texts.indented
   text = ",\n".join(f"  {json.dumps(n)}: {lines[n]}" for n in sorted(lines))
   return f"{{\n{text}\n}}".encode()
 
@@ -145,7 +145,7 @@ def decode(state: bytes) -> dict[str, Any]:
   state = bytes(schema.argument("state", STATE, state))
   try:
     record = json.loads(state.decode())
-    found, step = record.pop("digest"), record["step"]
+    saved_digest, step = record.pop("digest"), record["step"]
     version, fingerprint = record["schema"], record["fingerprint"]
     expected = digest(record)
   except (
@@ -159,9 +159,9 @@ def decode(state: bytes) -> dict[str, Any]:
       "input state must be a JSON object written by chomp_data, got"
       f" {state[:60]!r} ({error!r}). Restore from another checkpoint."
     ) from error
-  if found != expected:
+  if saved_digest != expected:
     raise StateError(
-      f"input state must match its digest, got {str(found)[:16]}... for"
+      f"input state must match its digest, got {str(saved_digest)[:16]}... for"
       f" content of digest {expected[:16]}... The checkpoint was"
       " altered or damaged: restore from another one."
     )
@@ -244,13 +244,17 @@ class WeightsText:
   @classmethod
   def of(cls, stage: Mapping[str, str]) -> Self:
     """Returns the weights that a fingerprint has as fractions."""
-    exact = {n: fractions.Fraction(own) for n, own in sorted(stage.items())}
+    exact = {
+      n: fractions.Fraction(weight) for n, weight in sorted(stage.items())
+    }
     whole = sum(exact.values())
     text = ", ".join(
-      f"{n} {own if own.denominator == 1 else float(own)}"
-      for n, own in exact.items()
+      f"{n} {weight if weight.denominator == 1 else float(weight)}"
+      for n, weight in exact.items()
     )
-    return cls(frozenset((n, own / whole) for n, own in exact.items()), text)
+    return cls(
+      frozenset((n, weight / whole) for n, weight in exact.items()), text
+    )
 
 
 def differences(
@@ -432,22 +436,22 @@ def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
   for field in edits.FIELDS:
     entries = record.get(field)
     if isinstance(entries, dict):
-      begun = {at: own for at, own in entries.items() if int(at) < step}
+      begun = {at: entry for at, entry in entries.items() if int(at) < step}
       record = {**record, field: begun}
   curriculum = record.get("buckets", {}).get("stages")
   if isinstance(curriculum, dict):
-    begun = {at: own for at, own in curriculum.items() if int(at) < step}
+    begun = {at: shares for at, shares in curriculum.items() if int(at) < step}
     record = {**record, "buckets": {**record["buckets"], "stages": begun}}
   stages = record.get("mix", {}).get("stages")
   if not isinstance(stages, dict):
     return record
-  stages = {at: own for at, own in stages.items() if int(at) < step}
-  weighed = {name for own in stages.values() for name in own}
+  stages = {at: weights for at, weights in stages.items() if int(at) < step}
+  weighed = {name for weights in stages.values() for name in weights}
   sources = record.get("sources", {})
   return {
     **record,
     "mix": {**record["mix"], "stages": stages},
-    "sources": {n: own for n, own in sources.items() if n in weighed},
+    "sources": {n: source for n, source in sources.items() if n in weighed},
   }
 
 
@@ -474,8 +478,8 @@ def _weighed(
 
 def _stages(record: Mapping[str, Any], section: str) -> dict[str, Any] | None:
   """Returns the weights by step of a section, None where it has none."""
-  own = record.get(section)
-  stages = own.get("stages") if isinstance(own, dict) else None
+  fields = record.get(section)
+  stages = fields.get("stages") if isinstance(fields, dict) else None
   return stages if isinstance(stages, dict) else None
 
 

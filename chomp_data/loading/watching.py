@@ -49,10 +49,10 @@ def client() -> Any:
   a version of JAX no longer has them.
   """
   state = _distributed()
-  found = getattr(state, "client", None)
+  service = getattr(state, "client", None)
   if getattr(state, "num_processes", 1) < 2:
     return None
-  return found if all(hasattr(found, name) for name in _NEEDED) else None
+  return service if all(hasattr(service, name) for name in _NEEDED) else None
 
 
 def _distributed() -> Any:
@@ -112,14 +112,14 @@ class _Heard:
 class Watch:
   """This process's word to the others, and what it hears of them."""
 
-  def __init__(self, own: Any, process: int):
+  def __init__(self, client: Any, process: int):
     """Begins to tell and to listen.
 
     Args:
       own: The client.
       process: This process.
     """
-    self._client = own
+    self._client = client
     self.process = process
     self._members: weakref.WeakSet[Member] = weakref.WeakSet()
     self._opened = False
@@ -164,7 +164,7 @@ class Watch:
 
   def started(self, error: BaseException | None) -> None:
     """Remembers why there may be no iterator, to tell it at the end."""
-    self._start_error = None if error is None else told(error)
+    self._start_error = None if error is None else format_error(error)
 
   def report(
     self, cause: str, *, late: bool = False, ends: bool = True
@@ -258,7 +258,7 @@ class Watch:
       self._end_overdue(beats)
       last = self._ended.is_set()
       try:
-        found = self._exchange()
+        records = self._exchange()
       except Exception as error:
         # Once is an accident, or JAX is being shut down.
         missed += 1
@@ -270,20 +270,20 @@ class Watch:
           self._act(list(self._members), 0, math.inf, cause)
       else:
         missed, self._deaf = 0, None
-        self._hear(found, beats)
+        self._hear(records, beats)
       if last:
         return
       self._wake.wait(max(0.0, BEAT_S - (time.monotonic() - began)))
 
-  def _hear(self, found: dict[int, dict[str, Any]], beats: int) -> None:
+  def _hear(self, records: dict[int, dict[str, Any]], beats: int) -> None:
     members = list(self._members)
-    peers = {process for own in members for process in own.processes}
+    peers = {process for member in members for process in member.processes}
     causes: dict[int, tuple[float, str]] = {}
     # Of those that will not come to the same end by themselves.
     certain: list[str] = []
-    for process in sorted((peers | found.keys()) - {self.process}):
+    for process in sorted((peers | records.keys()) - {self.process}):
       heard = self._heard.setdefault(process, _Heard())
-      heard.add(found.get(process, {}), beats)
+      heard.add(records.get(process, {}), beats)
       if "cause" in heard.record:
         if not heard.record["late"] or heard.failed > DEAD_BEATS:
           causes[process] = heard.record["number"], heard.record["cause"]
@@ -316,7 +316,7 @@ class Watch:
     for _, cause in causes.values():
       self._end(cause)
     heard = self._heard.values()
-    if all(own.has_left or "cause" in own.record for own in heard):
+    if all(peer.has_left or "cause" in peer.record for peer in heard):
       self._settled.set()
 
   def _end_early(self) -> None:
@@ -382,7 +382,9 @@ class Watch:
       self.report(f"process {self.process} ended: {self._start_error}.")
     elif isinstance(error, Exception):
       # The others may be ending alike.
-      self.report(f"process {self.process} ended: {told(error)}.", late=True)
+      self.report(
+        f"process {self.process} ended: {format_error(error)}.", late=True
+      )
       # Nothing is raised any more, and JAX would wait for those that are gone.
       self._ends = True
     if self._failure.get("late") and self._ends:
@@ -403,12 +405,12 @@ _watch: Watch | None = None
 def this_process() -> Watch | None:
   """Returns the watch of this process, None where it is alone."""
   global _watch
-  own = client()
-  if own is None:
+  service = client()
+  if service is None:
     return None
   with _lock:
-    if _watch is None or _watch._client is not own:
-      _watch = Watch(own, _distributed().process_id)
+    if _watch is None or _watch._client is not service:
+      _watch = Watch(service, _distributed().process_id)
     return _watch
 
 
@@ -429,7 +431,7 @@ def starting() -> Iterator[None]:
     watch.started(None)
 
 
-def told(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
   """Returns an error as other processes log it, without a last dot."""
   return f"{type(error).__name__}: {error}".rstrip(".")
 

@@ -235,10 +235,10 @@ def errors_arrive() -> Iterator[None]:
   except Exception as error:
     if _survives(error):
       raise
-    told = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
     raise InputError(
       f"a loader worker failed with {_name(error)}, an exception that cannot"
-      f" be pickled; in the worker it was:\n{told}"
+      f" be pickled; in the worker it was:\n{text}"
     ) from None
 
 
@@ -278,8 +278,8 @@ def _survives(error: Exception) -> bool:
 
 
 def _name(error: Exception) -> str:
-  own = type(error)
-  return f"{own.__module__}.{own.__qualname__}"
+  kind = type(error)
+  return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def check_guard() -> None:
@@ -294,10 +294,10 @@ def have_room(count: int) -> bool:
   # What killed runs left there takes room, too.
   semaphores.name_and_sweep()
   try:
-    found = os.statvfs(SHARED)
+    space = os.statvfs(SHARED)
   except OSError:
     return True  # A system that keeps it elsewhere.
-  return found.f_bavail * found.f_frsize >= count * _LOCKS_BYTES
+  return space.f_bavail * space.f_frsize >= count * _LOCKS_BYTES
 
 
 def leave_at_exit() -> None:
@@ -307,9 +307,9 @@ def leave_at_exit() -> None:
   microseconds of each batch. Who stops it then waits for that lock for ever:
   a thread, which is left behind, and what Grain has done at exit.
   """
-  for own in list(vars(util)["_finalizer_registry"].values()):
-    if vars(own)["_callback"].__module__.startswith("grain."):
-      own.cancel()
+  for finalizer in list(vars(util)["_finalizer_registry"].values()):
+    if vars(finalizer)["_callback"].__module__.startswith("grain."):
+      finalizer.cancel()
 
 
 @functools.cache

@@ -68,8 +68,8 @@ class BucketLog:
       `loss` (NaN for none); and since the start `passes` by source.
     """
     batches = dict.fromkeys(self._names, 0)
-    for own in range(self._first, step):
-      batches[self._pipe.bucket_of(own)[1]] += 1
+    for number in range(self._first, step):
+      batches[self._pipe.bucket_of(number)[1]] += 1
     passes = answers.of(self._pipe.run_plan).bucket_passes(step)
     out = {}
     for name in self._names:
@@ -79,21 +79,23 @@ class BucketLog:
         "share": batches[name] / max(step - self._first, 1),
         "loss": self._nll[name] / weight if weight else math.nan,
         "passes": {
-          source: own[name] for source, own in passes.items() if name in own
+          source: by_name[name]
+          for source, by_name in passes.items()
+          if name in by_name
         },
       }
     self.begin(step)
     return out
 
 
-def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def lines(buckets: Mapping[str, Mapping[str, Any]]) -> list[str]:
   """Returns one line a bucket, for the log."""
   out = []
-  for name, own in found.items():
-    loss = "-" if math.isnan(own["loss"]) else f"{own['loss']:.4f}"
-    passes = ", ".join(f"{n} {p:.2f}" for n, p in own["passes"].items())
+  for name, sums in buckets.items():
+    loss = "-" if math.isnan(sums["loss"]) else f"{sums['loss']:.4f}"
+    passes = ", ".join(f"{n} {p:.2f}" for n, p in sums["passes"].items())
     out.append(
-      f"bucket {name}: {own['batches']} batches ({own['share']:.1%}), loss"
+      f"bucket {name}: {sums['batches']} batches ({sums['share']:.1%}), loss"
       f" {loss}, passes {passes}"
     )
   return out

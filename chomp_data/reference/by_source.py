@@ -63,14 +63,14 @@ class SourceLog:
     if metrics is None or "source_id" not in metrics:
       return
     source = np.asarray(metrics["source_id"])
-    own = source >= 0
+    is_row = source >= 0
     count = len(self._names)
     self._nll += np.bincount(
-      source[own], np.asarray(metrics["row_nll"], np.float64)[own], count
+      source[is_row], np.asarray(metrics["row_nll"], np.float64)[is_row], count
     )
     weight = metrics.get("row_weight", metrics["row_tokens"])
     self._weight += np.bincount(
-      source[own], np.asarray(weight, np.float64)[own], count
+      source[is_row], np.asarray(weight, np.float64)[is_row], count
     )
 
   def take(self, step: int) -> dict[str, dict[str, Any]]:
@@ -99,12 +99,12 @@ class SourceLog:
     meant_since = self._intended(0, self._first) + meant
     self._summed = (step, meant_since)
     for i, name in enumerate(self._names):
-      own, weight = accounts[name], self._weight[i]
+      counts, weight = accounts[name], self._weight[i]
       out[name] = {
-        "rows": own.rows,
-        "tokens": own.tokens,
-        "loss_tokens": own.loss_tokens,
-        "epochs": own.epochs,
+        "rows": counts.rows,
+        "tokens": counts.tokens,
+        "loss_tokens": counts.loss_tokens,
+        "epochs": counts.epochs,
         "loss": self._nll[i] / weight if weight else math.nan,
         "window_intended": float(meant[i]) / max(step - self._first, 1),
         "window_share": window[name] / max(sum(window.values()), 1),
@@ -158,7 +158,7 @@ def _summed(
 
 def curves(
   window: progress.Window,
-  found: Mapping[str, Mapping[str, Any]],
+  records: Mapping[str, Mapping[str, Any]],
   iterator: iterators.InputIterator,
 ) -> dict[str, float]:
   """Returns the points of a window's curves, by name.
@@ -177,27 +177,27 @@ def curves(
     "input/stalls": waits.stalls,
     "input/failures": waits.failures,
   }
-  for name, own in found.items():
-    out[f"train/loss/{name}"] = own["loss"]
-    out[f"share/{name}"] = own["window_share"]
+  for name, record in records.items():
+    out[f"train/loss/{name}"] = record["loss"]
+    out[f"share/{name}"] = record["window_share"]
     for field in ("epochs", "rows", "tokens"):
-      if own[field] is not None:
-        out[f"{field}/{name}"] = own[field]
-  for name, own in iterator.reads.items():
+      if record[field] is not None:
+        out[f"{field}/{name}"] = record[field]
+  for name, record in iterator.reads.items():
     for field in _READS:
-      out[f"input/{field}/{name}"] = getattr(own, field)
+      out[f"input/{field}/{name}"] = getattr(record, field)
   return out
 
 
-def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def lines(records: Mapping[str, Mapping[str, Any]]) -> list[str]:
   """Returns one line a source, for the log."""
   return [
-    f"source {name}: rows {own['rows']:,}, tokens {_count(own['tokens'])},"
-    f" epochs {own['epochs']:.4g}, loss {_loss(own['loss'])}, share"
-    f" {own['window_share']:.2%} of {own['window_intended']:.2%} intended,"
-    f" since the start {own['share']:.2%} of {own['intended_share']:.2%}"
+    f"source {name}: rows {sums['rows']:,}, tokens {_count(sums['tokens'])},"
+    f" epochs {sums['epochs']:.4g}, loss {_loss(sums['loss'])}, share"
+    f" {sums['window_share']:.2%} of {sums['window_intended']:.2%} intended,"
+    f" since the start {sums['share']:.2%} of {sums['intended_share']:.2%}"
     " intended"
-    for name, own in found.items()
+    for name, sums in records.items()
   ]
 
 

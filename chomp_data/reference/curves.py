@@ -81,7 +81,10 @@ class Curves:
       {
         "step": step,
         "kind": kind,
-        **{name: None if own != own else own for name, own in record.items()},
+        **{
+          name: None if value != value else value
+          for name, value in record.items()
+        },
       }
       for record in records
     ]
@@ -117,11 +120,11 @@ class Curves:
 
 def _cut(path: pathlib.Path, step: int) -> None:
   """Leaves the lines of steps up to one, and none that a kill cut short."""
-  kept = []
+  lines = []
   for line in path.read_bytes().splitlines():
     with contextlib.suppress(ValueError, KeyError, TypeError):
       if json.loads(line)["step"] <= step:
-        kept.append(line)
+        lines.append(line)
   part = path.with_name(path.name + ".part")
-  part.write_bytes(b"".join(line + b"\n" for line in kept))
+  part.write_bytes(b"".join(line + b"\n" for line in lines))
   part.replace(path)

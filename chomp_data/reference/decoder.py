@@ -59,19 +59,19 @@ class DecoderConfig(schema.Options):
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
-    found = []
+    problems = []
     if self.d_model % self.num_heads:
-      found.append(
+      problems.append(
         f"`{path}.d_model` must be a multiple of num_heads, got"
         f" {self.d_model} with {self.num_heads} heads. Change one of them."
       )
     elif self.position_embedding == "rope" and self.head_dim % 2:
-      found.append(
+      problems.append(
         f"`{path}.d_model` must give heads of even width for 'rope', got"
         f" {self.d_model} / {self.num_heads} = {self.head_dim}. Change one of"
         " them, or use 'learned'."
       )
-    return found
+    return problems
 
   @property
   def head_dim(self) -> int:

@@ -18,7 +18,7 @@ from chomp_data.reference import held_out
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Results:
   """What one evaluation came to.
 
   Attributes:
@@ -67,21 +67,21 @@ class Evaluation:
         held_out.Memorization(pipe, name, options) for name in pipe.sources
       ]
 
-  def measure(self, model: decoder_lib.Decoder, step: int) -> Found:
+  def measure(self, model: decoder_lib.Decoder, step: int) -> Results:
     """Returns what a model comes to after so many steps."""
     curves: dict[str, float] = {}
     documents: dict[str, list[dict[str, Any]]] = {}
-    for own in self._stores:
-      found = own.measure(model, self._sharding)
-      curves[f"held_out/loss/{own.name}"] = found.loss
-      curves[f"held_out/bits_per_byte/{own.name}"] = found.bits_per_byte
+    for store in self._stores:
+      scores = store.measure(model, self._sharding)
+      curves[f"held_out/loss/{store.name}"] = scores.loss
+      curves[f"held_out/bits_per_byte/{store.name}"] = scores.bits_per_byte
       documents.setdefault("held_out", []).extend(
-        {"store": own.name, **record} for record in found.records()
+        {"store": store.name, **record} for record in scores.records()
       )
-    for own in self._learned:
-      records = own.measure(model, step, self._sharding)
+    for store in self._learned:
+      records = store.measure(model, step, self._sharding)
       if records:
         mean = sum(record["p_z"] for record in records) / len(records)
-        curves[f"p_z/{own.name}"] = mean
+        curves[f"p_z/{store.name}"] = mean
         documents.setdefault("p_z", []).extend(records)
-    return Found(curves, documents)
+    return Results(curves, documents)

@@ -181,18 +181,18 @@ def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
     num_steps: Steps 0 .. num_steps - 1 count.
   """
   nothing = Trained(np.empty(0, np.int64), np.empty(0, np.int64), 0)
-  found = dict.fromkeys(pipe.sources, nothing)
+  by_name = dict.fromkeys(pipe.sources, nothing)
   block = max(1, BLOCK_ROWS // pipe.global_batch_size)
   for step in range(0, num_steps, block):
     spans = pipe.plan(step, min(block, num_steps - step)).live()
-    for number, (name, seen) in enumerate(found.items()):
-      own = spans.source == number
-      found[name] = Trained(
-        np.union1d(seen.documents, spans.document[own]),
-        np.union1d(seen.columns, spans.column[own]),
-        max(seen.longest, int(spans.length[own].max(initial=0))),
+    for number, (name, seen) in enumerate(by_name.items()):
+      of_source = spans.source == number
+      by_name[name] = Trained(
+        np.union1d(seen.documents, spans.document[of_source]),
+        np.union1d(seen.columns, spans.column[of_source]),
+        max(seen.longest, int(spans.length[of_source].max(initial=0))),
       )
-  return found
+  return by_name
 
 
 def grids(
@@ -267,9 +267,11 @@ def _untrained(store: stores.Store, seen: Trained, shortest: int) -> np.ndarray:
   some = _spread(np.arange(store.num_documents), _CANDIDATES)
   some = np.setdiff1d(some, seen.documents)
   lengths = store.bounds(some)[1]
-  own = store.bounds(seen.documents)[1]
+  lengths_seen = store.bounds(seen.documents)[1]
   enough = lengths >= shortest
-  alike = enough & (lengths >= own.min()) & (lengths <= own.max())
+  alike = (
+    enough & (lengths >= lengths_seen.min()) & (lengths <= lengths_seen.max())
+  )
   return some[alike] if alike.any() else some[enough]
 
 

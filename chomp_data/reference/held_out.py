@@ -40,7 +40,7 @@ def _stores(value: Any) -> tuple[tuple[str, str], ...]:
   pairs = value.items() if isinstance(value, Mapping) else value
   out = [(name, path) for name, path in pairs]
   if not out or any(
-    not isinstance(text, str) or not text for own in out for text in own
+    not isinstance(text, str) or not text for paths in out for text in paths
   ):
     raise ValueError
   if len(dict(out)) != len(out):
@@ -97,20 +97,20 @@ class EvaluationOptions(schema.Options):
 
   def problems(self, path: str, seq_len: int | None = None) -> list[str]:
     """Returns what is wrong between these fields, and for rows so long."""
-    found = []
+    problems = []
     if self.pz_window is None:
-      return found
+      return problems
     if self.pz_window <= self.pz_prefix:
-      found.append(
+      problems.append(
         f"`{path}.pz_window` must be above pz_prefix, got {self.pz_window} with"
         f" {self.pz_prefix}. Raise it: what follows the prefix is asked for."
       )
     if seq_len is not None and self.pz_window > seq_len:
-      found.append(
+      problems.append(
         f"`{path}.pz_window` must be at most `config.data.seq_len`, got"
         f" {self.pz_window} > {seq_len}. Lower it."
       )
-    return found
+    return problems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,9 +243,11 @@ class HeldOut:
       batch = self.pipe.canonical(step)
       columns, mask = columns_nll(graph, params, batch, sharding)
       spans = self.pipe.plan(step)
-      own = span_losses.by_span(spans, columns, mask)
-      nll += np.bincount(spans.document, own.nll, count)
-      tokens += np.bincount(spans.document, own.tokens, count).astype(np.int64)
+      by_span = span_losses.by_span(spans, columns, mask)
+      nll += np.bincount(spans.document, by_span.nll, count)
+      tokens += np.bincount(spans.document, by_span.tokens, count).astype(
+        np.int64
+      )
     document = np.flatnonzero(tokens)
     length = self.store.bounds(document)[1]
     # Of a document of n tokens the first is not predicted.
@@ -326,8 +328,8 @@ class Memorization:
     if spans is None or step < first:
       first, spans = 0, np.zeros(len(self.document), np.int64)
     if step > first:
-      own = visits.exposures(self._pipe, self.name, first, step)
-      spans = spans + own[self.document]
+      added = visits.exposures(self._pipe, self.name, first, step)
+      spans = spans + added[self.document]
       self._seen = (step, spans)
     return spans
 
@@ -421,8 +423,8 @@ def columns_nll(
       sharding.mesh, jax.sharding.PartitionSpec()
     )
   fields = evaluation.placed(fields, sharding)
-  found = _columns_nll(graph, whole, params, fields)
-  nll, mask = jax.device_get(found)
+  losses = _columns_nll(graph, whole, params, fields)
+  nll, mask = jax.device_get(losses)
   return nll, mask
 
 
@@ -430,9 +432,9 @@ def columns_nll(
 def _columns_nll(graph: Any, whole: Any, params: Any, batch: Mapping[str, Any]):
   model = nnx.merge(graph, params)
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
-  found = training.token_nll(logits, batch)
+  losses = training.token_nll(logits, batch)
   return (
-    found if whole is None else jax.lax.with_sharding_constraint(found, whole)
+    losses if whole is None else jax.lax.with_sharding_constraint(losses, whole)
   )
 
 
@@ -452,16 +454,16 @@ def _trained(
   """
   number = pipe.source_names.index(name)
   store = pipe.sources[name].store
-  found: dict[int, None] = {}
+  documents: dict[int, None] = {}
   limit = pipe.num_steps or _LOOKED_AT
   block = max(1, 65_536 // pipe.global_batch_size)
   for step in range(0, min(limit, _LOOKED_AT), block):
     spans = pipe.plan(step, min(block, min(limit, _LOOKED_AT) - step)).live()
-    own = spans.document[spans.source == number]
-    _, first = np.unique(own, return_index=True)
-    own = own[np.sort(first)]
-    for document in own[store.bounds(own)[1] >= shortest].tolist():
-      found.setdefault(document)
-    if len(found) >= most:
+    planned = spans.document[spans.source == number]
+    _, first = np.unique(planned, return_index=True)
+    planned = planned[np.sort(first)]
+    for document in planned[store.bounds(planned)[1] >= shortest].tolist():
+      documents.setdefault(document)
+    if len(documents) >= most:
       break
-  return np.sort(np.asarray(list(found)[:most], np.int64))
+  return np.sort(np.asarray(list(documents)[:most], np.int64))

@@ -59,23 +59,23 @@ class _Sums:
     self.first = np.full(count, -1, np.int64)
     self.last = np.full(count, -1, np.int64)
 
-  def add(self, found: _Trained, number: int) -> None:
+  def add(self, trained: _Trained, number: int) -> None:
     """Adds the spans of source `number` that are of these documents."""
-    own = np.flatnonzero(found.source == number)
-    if not len(own) or not len(self.document):
+    of_source = np.flatnonzero(trained.source == number)
+    if not len(of_source) or not len(self.document):
       return
-    at = np.searchsorted(self.document, found.document[own])
+    at = np.searchsorted(self.document, trained.document[of_source])
     at = np.minimum(at, len(self.document) - 1)
-    held = self.document[at] == found.document[own]
-    own, at = own[held], at[held]
+    held = self.document[at] == trained.document[of_source]
+    of_source, at = of_source[held], at[held]
     count = len(self.document)
-    tokens, loss = found.tokens[own], found.loss[own]
+    tokens, loss = trained.tokens[of_source], trained.loss[of_source]
     self.nll += np.bincount(at, loss * tokens, count)
-    relative = (loss - found.usual[own]) * tokens
+    relative = (loss - trained.usual[of_source]) * tokens
     self.relative_nll += np.bincount(at, relative, count)
     self.tokens += np.bincount(at, tokens, count).astype(np.int64)
     self.spans += np.bincount(at, minlength=count)
-    step = found.step[own]
+    step = trained.step[of_source]
     new = self.first[at] < 0
     # Steps ascend: of several the first assignment is the last in reverse.
     self.first[at[new][::-1]] = step[new][::-1]
@@ -118,15 +118,15 @@ def documents(
   """
   begun, _ = span_losses.steps_written(workdir)
   within = _within(pipe, workdir, first, last)
-  before = {name: _Sums(own.document) for name, own in within.items()}
+  before = {name: _Sums(sums.document) for name, sums in within.items()}
   _add(pipe, workdir, begun, first, before)
   records: list[dict[str, Any]] = []
-  for name, own in within.items():
+  for name, sums in within.items():
     earlier = before[name]
-    ids = pipe.sources[name].store.document_ids(own.document)
-    loss, loss_before = own.loss, earlier.loss
+    ids = pipe.sources[name].store.document_ids(sums.document)
+    loss, loss_before = sums.loss, earlier.loss
     for i, (document, identity) in enumerate(
-      zip(own.document.tolist(), ids, strict=True)
+      zip(sums.document.tolist(), ids, strict=True)
     ):
       known = bool(earlier.tokens[i])
       records.append(
@@ -135,19 +135,19 @@ def documents(
           "document": document,
           "id": identity,
           "loss": float(loss[i]),
-          "tokens": int(own.tokens[i]),
-          "spans": int(own.spans[i]),
-          "first_step": int(own.first[i]),
-          "last_step": int(own.last[i]),
+          "tokens": int(sums.tokens[i]),
+          "spans": int(sums.spans[i]),
+          "first_step": int(sums.first[i]),
+          "last_step": int(sums.last[i]),
           "loss_before": float(loss_before[i]) if known else None,
           "spans_before": int(earlier.spans[i]),
           "last_before": int(earlier.last[i]) if known else None,
-          "relative": float(own.relative[i]),
+          "relative": float(sums.relative[i]),
           "relative_before": float(earlier.relative[i]) if known else None,
-          "excess": float(own.relative[i] - earlier.relative[i]),
+          "excess": float(sums.relative[i] - earlier.relative[i]),
         }
       )
-  return sorted(records, key=lambda own: -own["excess"])
+  return sorted(records, key=lambda record: -record["excess"])
 
 
 def _within(
@@ -155,16 +155,16 @@ def _within(
 ) -> Mapping[str, _Sums]:
   """Returns sums over a range of steps, of the documents trained on in it."""
   seen: dict[str, list[np.ndarray]] = {name: [] for name in pipe.source_names}
-  for found in _read(pipe, workdir, first, last):
+  for trained in _read(pipe, workdir, first, last):
     for number, name in enumerate(pipe.source_names):
-      own = found.source == number
-      seen[name].append(np.unique(found.document[own]))
+      of_source = trained.source == number
+      seen[name].append(np.unique(trained.document[of_source]))
   sums = {
-    name: _Sums(np.unique(np.concatenate([np.empty(0, np.int64), *own])))
-    for name, own in seen.items()
+    name: _Sums(np.unique(np.concatenate([np.empty(0, np.int64), *parts])))
+    for name, parts in seen.items()
   }
   _add(pipe, workdir, first, last, sums)
-  return {name: own for name, own in sums.items() if len(own.document)}
+  return {name: totals for name, totals in sums.items() if len(totals.document)}
 
 
 def _add(
@@ -175,10 +175,10 @@ def _add(
   sums: Mapping[str, _Sums],
 ) -> None:
   """Adds a range of steps to the sums of sources."""
-  for found in _read(pipe, workdir, first, last):
+  for trained in _read(pipe, workdir, first, last):
     for number, name in enumerate(pipe.source_names):
       if name in sums:
-        sums[name].add(found, number)
+        sums[name].add(trained, number)
 
 
 def _read(
@@ -195,14 +195,14 @@ def _read(
   inner = range((low // _BLOCK_STEPS + 1) * _BLOCK_STEPS, high, _BLOCK_STEPS)
   for begin, end in itertools.pairwise([low, *inner, high]):
     parts = list(span_losses.read(pipe, workdir, begin, end))
-    for own, usual in zip(parts, _usual(parts), strict=True):
-      pick = (own.tokens > 0) & (own.step >= first) & (own.step < last)
+    for part, usual in zip(parts, _usual(parts), strict=True):
+      pick = (part.tokens > 0) & (part.step >= first) & (part.step < last)
       yield _Trained(
-        source=own.spans.source[pick],
-        document=own.spans.document[pick],
-        step=own.step[pick],
-        loss=np.nan_to_num(own.loss[pick].astype(np.float64)),
-        tokens=own.tokens[pick],
+        source=part.spans.source[pick],
+        document=part.spans.document[pick],
+        step=part.step[pick],
+        loss=np.nan_to_num(part.loss[pick].astype(np.float64)),
+        tokens=part.tokens[pick],
         usual=usual[pick],
       )
 
@@ -213,16 +213,16 @@ def _usual(parts: Sequence[span_losses.Logged]) -> list[np.ndarray]:
   stretches = int(parts[-1].step.max(initial=0)) // _MEAN_STEPS - first + 1
   stretches = max(stretches, 1)
   keys = [
-    own.spans.source.astype(np.int64) * stretches
-    + own.step // _MEAN_STEPS
+    part.spans.source.astype(np.int64) * stretches
+    + part.step // _MEAN_STEPS
     - first
-    for own in parts
+    for part in parts
   ]
-  count = 1 + max(int(own.max(initial=0)) for own in keys)
+  count = 1 + max(int(key.max(initial=0)) for key in keys)
   nll, tokens = np.zeros(count), np.zeros(count)
-  for own, key in zip(parts, keys, strict=True):
-    loss = np.nan_to_num(own.loss.astype(np.float64))
-    nll += np.bincount(key, loss * own.tokens, count)
-    tokens += np.bincount(key, own.tokens, count)
+  for part, key in zip(parts, keys, strict=True):
+    loss = np.nan_to_num(part.loss.astype(np.float64))
+    nll += np.bincount(key, loss * part.tokens, count)
+    tokens += np.bincount(key, part.tokens, count)
   mean = nll / np.maximum(tokens, 1)
   return [mean[key] for key in keys]

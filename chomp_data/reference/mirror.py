@@ -199,15 +199,15 @@ class Mirror:
     """Removes steps not to be kept, and what other attempts left behind."""
     names = self._place.names()
     steps = sorted(_complete(names))
-    kept = set(steps if self._keep is None else steps[-self._keep :])
-    own = (f"{step}/{COMPLETE}", f"{step}/{attempt}/")
+    newest = set(steps if self._keep is None else steps[-self._keep :])
+    prefixes = (f"{step}/{COMPLETE}", f"{step}/{attempt}/")
     gone = [
       name
       for name in names
       if (number := _step(name)) is not None
       and number <= step
-      and (number not in kept or number == step)
-      and not name.startswith(own)
+      and (number not in newest or number == step)
+      and not name.startswith(prefixes)
     ]
     # First what makes a step whole, so that none is seen with parts of it gone.
     self._place.delete(name for name in gone if name.endswith(COMPLETE))
@@ -259,7 +259,7 @@ class Files:
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    self._sent = self._found()
+    self._sent = self._local_files()
 
   def send(self) -> None:
     """Sends what has changed, and removes what is gone.
@@ -267,25 +267,25 @@ class Files:
     Raises:
       StoreError: If one cannot be written.
     """
-    found = self._found()
-    changed = [own for own in found if found[own] != self._sent.get(own)]
+    files = self._local_files()
+    changed = [name for name in files if files[name] != self._sent.get(name)]
     _for_all(self._send, iter(changed))
-    self._place.delete(self._sent.keys() - found.keys())
-    self._sent = found
+    self._place.delete(self._sent.keys() - files.keys())
+    self._sent = files
 
   def _send(self, name: str) -> None:
     # It may be gone again.
     with contextlib.suppress(FileNotFoundError):
       self._place.put(name, (self._directory / name).read_bytes())
 
-  def _found(self) -> dict[str, tuple[int, int]]:
-    found = {}
+  def _local_files(self) -> dict[str, tuple[int, int]]:
+    files = {}
     for path in self._directory.rglob("*"):
       name = path.relative_to(self._directory).as_posix()
       if not name.startswith(self._apart) and path.is_file():
         status = path.stat()
-        found[name] = status.st_size, status.st_mtime_ns
-    return found
+        files[name] = status.st_size, status.st_mtime_ns
+    return files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,7 +335,7 @@ def _complete(names: Iterable[str]) -> set[int]:
   """Returns the steps that are whole."""
   # What lies deeper is no step of this run.
   return set(
-    saved_states.whole_steps(own for own in names if own.count("/") == 1)
+    saved_states.whole_steps(name for name in names if name.count("/") == 1)
   )
 
 

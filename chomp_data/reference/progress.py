@@ -174,11 +174,11 @@ class DocumentLosses:
       metrics.get("document_weight", metrics["document_tokens"]),
       metrics["document_tokens"],
     )
-    for own, name, nll, weight, tokens in zip(
+    for row_source, name, nll, weight, tokens in zip(
       *(column.ravel().tolist() for column in columns), strict=True
     ):
       if name >= 0 and tokens:
-        sums = self._sums.setdefault((own, name), [0.0, 0.0, 0])
+        sums = self._sums.setdefault((row_source, name), [0.0, 0.0, 0])
         sums[0] += nll
         sums[1] += weight
         sums[2] += tokens

@@ -60,7 +60,7 @@ def scores(
 
 
 def score_table(
-  found: Mapping[str, Mapping[str, evaluation.Score]],
+  scores: Mapping[str, Mapping[str, evaluation.Score]],
 ) -> rich.table.Table:
   """Returns the scores, one line a question."""
   table = rich.table.Table(title="perplexity by question", title_justify="left")
@@ -68,7 +68,7 @@ def score_table(
   table.add_column("question")
   for name in ("perplexity", "loss", "tokens", "rows"):
     table.add_column(name, justify="right")
-  for source, questions in found.items():
+  for source, questions in scores.items():
     for question, score in questions.items():
       table.add_row(
         source,
@@ -97,7 +97,7 @@ def document_lines(
 def record(
   pipe: pipeline.Pipeline,
   step: int,
-  found: Mapping[str, Mapping[str, evaluation.Score]],
+  scores: Mapping[str, Mapping[str, evaluation.Score]],
   read: list[coverage_lib.Coverage],
 ) -> dict[str, Any]:
   """Returns what can be said of a finished run at any time, as JSON values."""
@@ -113,23 +113,25 @@ def record(
         }
         for question, score in questions.items()
       }
-      for source, questions in found.items()
+      for source, questions in scores.items()
     },
     "coverage": {
-      own.source: [
+      coverage.source: [
         {
           "document": document,
-          "id": pipe.sources[own.source].store.document_ids([document])[0],
-          "length": int(own.length[i]),
-          "rows": int(own.rows[i]),
-          "tokens": int(own.tokens[i]),
-          "distinct_tokens": int(own.distinct[i]),
+          "id": pipe.sources[coverage.source].store.document_ids([document])[0],
+          "length": int(coverage.length[i]),
+          "rows": int(coverage.rows[i]),
+          "tokens": int(coverage.tokens[i]),
+          "distinct_tokens": int(coverage.distinct[i]),
         }
-        for i, document in enumerate(own.document.tolist())
+        for i, document in enumerate(coverage.document.tolist())
       ]
-      for own in read
+      for coverage in read
     },
-    "coverage_entropy": {own.source: own.entropy for own in read},
+    "coverage_entropy": {
+      coverage.source: coverage.entropy for coverage in read
+    },
   }
 
 

@@ -149,9 +149,9 @@ class Writer:
       return
     last = self._first + len(self._steps)
     values = {
-      "spans": np.asarray([len(own.nll) for own in self._steps], "<u4"),
-      "loss": np.concatenate([own.loss for own in self._steps]).astype(_LOSS),
-      "tokens": np.concatenate([own.tokens for own in self._steps]).astype(
+      "spans": np.asarray([len(step.nll) for step in self._steps], "<u4"),
+      "loss": np.concatenate([step.loss for step in self._steps]).astype(_LOSS),
+      "tokens": np.concatenate([step.tokens for step in self._steps]).astype(
         _TOKENS
       ),
     }
@@ -248,11 +248,11 @@ def steps_written(workdir: storage.Storage) -> tuple[int, int]:
 
 def _files(workdir: storage.Storage) -> list[tuple[int, int, str]]:
   """Returns (first step, step after the last, name), in order."""
-  found = []
+  files = []
   for name in workdir.names(f"{DIRECTORY}/"):
     if match := _FILE.fullmatch(name):
-      found.append((int(match[1]), int(match[2]), name))
-  return sorted(found)
+      files.append((int(match[1]), int(match[2]), name))
+  return sorted(files)
 
 
 def _loaded(workdir: storage.Storage, name: str) -> dict[str, Any]:

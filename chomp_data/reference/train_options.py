@@ -123,9 +123,9 @@ def read(config: Any) -> RunOptions:
   ]
   pipe: pipeline.Pipeline | None = None
   try:
-    found = pipeline.build(config.get("data"))
-    if found.sources:
-      pipe = found
+    built = pipeline.build(config.get("data"))
+    if built.sources:
+      pipe = built
     else:
       problems.append(
         "`config.data.buckets.kind` must be 'length' for the reference trainer,"
@@ -144,8 +144,8 @@ def read(config: Any) -> RunOptions:
         "max_positions": pipe.seq_len if pipe else 1,
         **section,
       }
-    parts[name], found = schema.read(cls, section, f"config.{name}")
-    problems += found
+    parts[name], built = schema.read(cls, section, f"config.{name}")
+    problems += built
   if parts["model"]:
     problems += parts["model"].problems("config.model")
   if parts["evaluation"]:
@@ -166,9 +166,9 @@ def _input_problems(
   train: TrainOptions,
 ) -> list[str]:
   """Returns where the input and the other sections do not fit."""
-  found = []
+  problems = []
   if pipe.run_options.data.batch_format != "canonical":
-    found.append(
+    problems.append(
       "`config.data.batch_format` must be 'canonical' for the reference"
       f" trainer, got {pipe.run_options.data.batch_format!r}. Unset it."
     )
@@ -181,12 +181,12 @@ def _input_problems(
   ):
     value = getattr(model, name)
     if value < least:
-      found.append(
+      problems.append(
         f"`config.model.{name}` must be at least {what}, got {value} < {least}."
         " Raise it, or leave it out."
       )
   if train.num_steps is None and pipe.num_steps is None:
-    found.append(
+    problems.append(
       "`config.train.num_steps` must be set where the input is endless, got"
       " None. Set it, or `config.data.epochs`."
     )
@@ -195,7 +195,7 @@ def _input_problems(
     and pipe.num_steps is not None
     and train.num_steps > pipe.num_steps
   ):
-    found.append(
+    problems.append(
       "`config.train.num_steps` must be at most the input's steps, got"
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
@@ -207,4 +207,4 @@ def _input_problems(
       *questions.repeats(train.num_steps, max_epochs),
     ]:
       logging.warning("%s", line)
-  return found
+  return problems

@@ -149,13 +149,13 @@ def loss_and_metrics(
       metrics["token_weight"] = weight
   if "document_id" in batch:
     slots = jnp.arange(batch["document_id"].shape[1])
-    own = batch["segment_ids"][:, :, None] == slots + 1
+    in_slot = batch["segment_ids"][:, :, None] == slots + 1
     metrics["document_id"] = batch["document_id"]
-    metrics["document_nll"] = jnp.einsum("bs,bsd->bd", nll, own)
+    metrics["document_nll"] = jnp.einsum("bs,bsd->bd", nll, in_slot)
     if weighted:
-      metrics["document_weight"] = jnp.einsum("bs,bsd->bd", weight, own)
+      metrics["document_weight"] = jnp.einsum("bs,bsd->bd", weight, in_slot)
     metrics["document_tokens"] = jnp.sum(
-      mask[:, :, None] & own, axis=1, dtype=jnp.int32
+      mask[:, :, None] & in_slot, axis=1, dtype=jnp.int32
     )
   if "source_id" in batch:
     metrics["source_id"] = batch["source_id"]

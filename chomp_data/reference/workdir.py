@@ -54,7 +54,7 @@ _SET_ASIDE = "set_aside"
 
 # Where process 0 tells the others; how long they wait while it lives, since it
 # may fetch several checkpoints and look through them; how often they ask.
-_TOLD = "chomp_data/checkpoint"
+_CHOICES = "chomp_data/checkpoint"
 LONGEST_WAIT_S = 3_600.0
 ASK_INTERVAL_S = 1.0
 _numbers = itertools.count()
@@ -105,16 +105,16 @@ class Workdir:
         if jax.process_index() == 0:
           self._files = mirror.Files(self.path, local, (_CHECKPOINTS,))
           self._files.fetch(files, folders)
-        own = jax.process_index()
+        process = jax.process_index()
         options = ocp.CheckpointManagerOptions(
           max_to_keep=1,
           create=False,
           enable_async_checkpointing=False,
           # It knows of no other process.
           multiprocessing_options=ocp.options.MultiprocessingOptions(
-            primary_host=own,
-            active_processes={own},
-            barrier_sync_key_prefix=f"alone_{own}",
+            primary_host=process,
+            active_processes={process},
+            barrier_sync_key_prefix=f"alone_{process}",
           ),
         )
       _make(local)
@@ -210,7 +210,7 @@ class Workdir:
 
   def damaged(self, step: int, problem: object) -> errors.StateError:
     """Returns the error of a checkpoint that is damaged, with what to do."""
-    others = [own for own in self._steps() if own != step]
+    others = [other for other in self._steps() if other != step]
     return errors.StateError(
       f"the checkpoint at {paths.join(self.checkpoints, str(step))} must be"
       f" whole, got {problem}. {_offer(step, others)}"
@@ -233,7 +233,9 @@ class Workdir:
         f"`--restore_step` must be a step of {self.checkpoints}, got {wanted}."
         f" There {_listed(steps)}."
       )
-    candidates = [own for own in steps if wanted is None or own <= wanted]
+    candidates = [
+      candidate for candidate in steps if wanted is None or candidate <= wanted
+    ]
     for step in reversed(candidates):
       problem = self._problem(step)
       if problem is None:
@@ -244,7 +246,10 @@ class Workdir:
             step,
             candidates[-1],
           )
-        return {"step": step, "later": [own for own in steps if own > step]}
+        return {
+          "step": step,
+          "later": [later for later in steps if later > step],
+        }
       if not fall_back:
         raise self.damaged(step, problem)
       logging.warning(
@@ -269,21 +274,21 @@ class Workdir:
       except mirror.DamagedError as error:
         shutil.rmtree(path, ignore_errors=True)
         return str(error)
-    found = checkpoint_sums.problem(path, ITEMS)
-    if found is None:
+    problem = checkpoint_sums.problem(path, ITEMS)
+    if problem is None:
       try:
         state_files.read(path / "input", step=step)
       except errors.StateError as error:
-        found = str(error)
-    if found is None and not checkpoint_sums.has_sums(path):
+        problem = str(error)
+    if problem is None and not checkpoint_sums.has_sums(path):
       logging.warning(
         "the checkpoint at %s has no checksums, as earlier versions saved it:"
         " its model is trusted as found",
         paths.join(self.checkpoints, str(step)),
       )
-    if found is not None and self._mirror is not None:
+    if problem is not None and self._mirror is not None:
       shutil.rmtree(path, ignore_errors=True)
-    return found
+    return problem
 
   def _set_aside(self) -> dict[str, Any]:
     """Takes checkpoints of another future from where runs look for them."""
@@ -311,7 +316,7 @@ class Workdir:
 
   def _write_and_send(
     self,
-    kept: mirror.Mirror,
+    bucket: mirror.Mirror,
     step: int,
     model: Any,
     others: dict[str, Any],
@@ -319,7 +324,7 @@ class Workdir:
     self._write(step, model, others)
     if self._files is not None:
       self._files.send()
-    kept.send(step, self._local(step))
+    bucket.send(step, self._local(step))
 
 
 def from_first_process(
@@ -333,21 +338,23 @@ def from_first_process(
   client = watching.client()
   if client is None:
     return function()
-  key = f"{_TOLD}/{next(_numbers)}"
+  key = f"{_CHOICES}/{next(_numbers)}"
   # Process 0 says that it lives, too, where it has no iterator yet.
   watch = watching.this_process()
   if watch is not None and jax.process_index() != 0:
-    told = json.loads(_get(client, key, watch))
-    if "error" in told:
-      raise errors.StateError(f"process 0: {told['error']}")
-    return told
+    answer = json.loads(_get(client, key, watch))
+    if "error" in answer:
+      raise errors.StateError(f"process 0: {answer['error']}")
+    return answer
   try:
-    found = function()
+    answer = function()
   except BaseException as error:
-    client.key_value_set(key, json.dumps({"error": watching.told(error)}))
+    client.key_value_set(
+      key, json.dumps({"error": watching.format_error(error)})
+    )
     raise
-  client.key_value_set(key, json.dumps(found))
-  return found
+  client.key_value_set(key, json.dumps(answer))
+  return answer
 
 
 def _get(client: Any, key: str, watch: watching.Watch) -> str:
@@ -373,7 +380,7 @@ def _offer(step: int, others: Sequence[int]) -> str:
   """Returns what to do about a damaged step, for a message."""
   if not others:
     return "There is no other: bring a copy of it, or use another --workdir."
-  older = [own for own in others if own < step]
+  older = [other for other in others if other < step]
   offered = f"--restore_step={(older or others)[-1]} goes on from another"
   if older:
     offered = f"--fall_back goes on from the newest whole one before, {offered}"

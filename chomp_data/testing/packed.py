@@ -40,13 +40,13 @@ def read(
 
 
 def check_fields(
-  found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+  fields: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> None:
   """Raises AssertionError unless fields are equal, and of the same dtypes."""
-  np.testing.assert_equal(sorted(found), sorted(expected))
+  np.testing.assert_equal(sorted(fields), sorted(expected))
   for name, value in expected.items():
-    np.testing.assert_equal(found[name].dtype, value.dtype, name)
-    np.testing.assert_array_equal(found[name], value, name)
+    np.testing.assert_equal(fields[name].dtype, value.dtype, name)
+    np.testing.assert_array_equal(fields[name], value, name)
 
 
 def with_added(

@@ -196,7 +196,7 @@ def around_answers(names, found):
   shown = json.loads(block.text)
   assert list(shown) == _fields(difference.Difference)
   for own in shown["sources"]["notes"].values():
-    assert list(own) == _fields(difference.Given)
+    assert list(own) == _fields(difference.SourceSummary)
 
 
 def _fields(cls):

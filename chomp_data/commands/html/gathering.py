@@ -81,7 +81,7 @@ def gathered(
   tables, table_of = _tables(pipe, decoders or {})
   for step, spans in zip(steps, _planned(pipe, steps, num_rows), strict=True):
     batch = {} if plan_only else pipe.canonical(step)
-    batch = {name: own[: spans.num_rows] for name, own in batch.items()}
+    batch = {name: value[: spans.num_rows] for name, value in batch.items()}
     values["steps"].append(
       {
         "step": step,
@@ -121,8 +121,8 @@ def _planned(
       spans = spans.rows(0, num_rows)
     planned.append(spans)
   positions = sum(
-    own.num_rows * _row_length(pipe, step)
-    for step, own in zip(steps, planned, strict=True)
+    spans.num_rows * _row_length(pipe, step)
+    for step, spans in zip(steps, planned, strict=True)
   )
   if positions > MOST_POSITIONS:
     raise schema.ConfigError(
@@ -154,7 +154,7 @@ class _Documents:
   @property
   def pairs(self) -> list[tuple[str, int]]:
     """The source and the number in it of each."""
-    return [(self._names[own], number) for own, number in self._numbers]
+    return [(self._names[name], number) for name, number in self._numbers]
 
   def values(self) -> dict[str, Any]:
     """Returns source, number, id and length of each."""
@@ -162,9 +162,9 @@ class _Documents:
     ids = np.empty(len(pairs), object)
     lengths = np.empty(len(pairs), np.int64)
     for number, store in enumerate(self._stores):
-      own = np.flatnonzero(pairs[:, 0] == number)
-      ids[own] = store.document_ids(pairs[own, 1])
-      lengths[own] = store.bounds(pairs[own, 1])[1]
+      of_source = np.flatnonzero(pairs[:, 0] == number)
+      ids[of_source] = store.document_ids(pairs[of_source, 1])
+      lengths[of_source] = store.bounds(pairs[of_source, 1])[1]
     return {
       "source": packing.packed(pairs[:, 0]),
       "number": packing.packed(pairs[:, 1]),
@@ -222,9 +222,9 @@ def _layers(
   tokens = batch["tokens"].reshape(-1)
   joins: list[tuple[int, int, int]] = []
   for number, table in enumerate(tables):
-    own = np.flatnonzero(np.asarray(table_of)[spans.source] == number)
-    begin = (spans.row * row_length + spans.column)[own]
-    joins += table.add(tokens, begin, begin + spans.length[own])
+    of_source = np.flatnonzero(np.asarray(table_of)[spans.source] == number)
+    begin = (spans.row * row_length + spans.column)[of_source]
+    joins += table.add(tokens, begin, begin + spans.length[of_source])
   joins.sort()
   columns = np.asarray(joins, np.int64).reshape(-1, 3).T
   layers = {
@@ -262,21 +262,24 @@ def _visits(
 ) -> dict[int, dict[str, int | None]]:
   """Returns when documents come before and after what is shown, by number."""
   end = pipe.run_plan.steps.data_step(steps.stop - 1) + 1
-  found = {}
-  for number, own in enumerate(documents):
-    if own != lit and len(documents) > _MOST_TRACED:
+  records = {}
+  for number, document in enumerate(documents):
+    if document != lit and len(documents) > _MOST_TRACED:
       continue
-    if own != lit and visits.trail(pipe, *own).cost(end) > _MOST_TRACE_S:
+    if (
+      document != lit
+      and visits.trail(pipe, *document).cost(end) > _MOST_TRACE_S
+    ):
       continue
-    trail = visits.Visits(pipe, *own)
+    trail = visits.Visits(pipe, *document)
     before = next(trail.previous_visits(steps.start), None)
     after = next(trail.next_visits(steps.stop), None)
-    found[number] = {
+    records[number] = {
       "before": before.exposure if before else 0,
       "last": before.step if before else None,
       "next": after.step if after else None,
     }
-  return found
+  return records
 
 
 def _pictures(
@@ -294,12 +297,12 @@ def _pictures(
   batch = {} if plan_only else pipe.batch(step)
   rows: list[dict[str, Any]] = [{} for _ in samples]
   for name, value in batch.items():
-    for row, own in zip(rows, value[: len(samples)], strict=True):
+    for row, item in zip(rows, value[: len(samples)], strict=True):
       if value.ndim == 1:
-        row[name] = own.item() if np.isfinite(own) else None
+        row[name] = item.item() if np.isfinite(item) else None
       else:
-        row[name] = f"{own.dtype}{list(own.shape)}"
-  found: dict[str, Any] = {
+        row[name] = f"{item.dtype}{list(item.shape)}"
+  samples_record: dict[str, Any] = {
     "step": step,
     "source": source,
     "bucket": bucket,
@@ -313,10 +316,10 @@ def _pictures(
       .tolist()
     ],
   }
-  value = next((own for own in batch.values() if own.ndim > 1), None)
+  value = next((field for field in batch.values() if field.ndim > 1), None)
   if value is not None:
     size = int(batch["height"][0]), int(batch["width"][0])
-    drawn = [pictures.picture(own, size) for own in value[: len(samples)]]
-    found["height"], found["width"] = drawn[0].shape[:2]
-    found["pictures"] = [packing.packed(own) for own in drawn]
-  return found
+    drawn = [pictures.picture(sample, size) for sample in value[: len(samples)]]
+    samples_record["height"], samples_record["width"] = drawn[0].shape[:2]
+    samples_record["pictures"] = [packing.packed(picture) for picture in drawn]
+  return samples_record

@@ -54,12 +54,14 @@ class Texts:
     ids = np.unique(tokens[inside]).tolist()
     if self._before is None:
       words = {token: self._decoded((token,)) for token in ids}
-      sizes = {token: len(own) for token, own in words.items() if own.isalpha()}
+      sizes = {
+        token: len(text) for token, text in words.items() if text.isalpha()
+      }
       self._before = max(sizes, key=lambda token: sizes[token], default=None)
     parts = [token for token in ids if _UNKNOWN in self._text((token,))]
     places = inside[np.isin(tokens[inside], parts)]
     ends = end[np.searchsorted(begin, places, "right") - 1]
-    found, free = [], 0
+    matches, free = [], 0
     for place, last in zip(places.tolist(), ends.tolist(), strict=True):
       if place < free:
         continue
@@ -68,10 +70,10 @@ class Texts:
         text = self._text(key[:count])
         if _UNKNOWN not in text:
           number = self._numbers.setdefault(text, len(self._numbers))
-          found.append((place, count, number))
+          matches.append((place, count, number))
           free = place + count
           break
-    return found
+    return matches
 
   @property
   def joined(self) -> list[str]:

@@ -114,13 +114,13 @@ def json_samples(
       if value.ndim == 1:
         record[name] = _json_number(value[row])
       else:
-        own = value[row].astype(np.float64)
+        numbers = value[row].astype(np.float64)
         record[name] = {
           "dtype": str(value.dtype),
           "shape": list(value.shape[1:]),
-          "min": _json_number(own.min()) if own.size else None,
-          "max": _json_number(own.max()) if own.size else None,
-          "mean": _json_number(own.mean()) if own.size else None,
+          "min": _json_number(numbers.min()) if numbers.size else None,
+          "max": _json_number(numbers.max()) if numbers.size else None,
+          "mean": _json_number(numbers.mean()) if numbers.size else None,
         }
     yield record
 

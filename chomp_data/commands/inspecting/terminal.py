@@ -96,12 +96,12 @@ def print_step(
 
 def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
   """Returns the tokenizers of a run's sources; None where a store has none."""
-  found: dict[str, Any] = dict.fromkeys(pipe.sources)
+  decoders: dict[str, Any] = dict.fromkeys(pipe.sources)
   for name, source in pipe.sources.items():
     # Stores of other tools have token ids and no more.
     if source.store.tokenizer_info.kind != "custom":
-      found[name] = tokenizers.load_tokenizer(source.store)
-  return found
+      decoders[name] = tokenizers.load_tokenizer(source.store)
+  return decoders
 
 
 def _row_text(
@@ -155,7 +155,7 @@ def print_pictures(
   for record in records.json_samples(pipe, step):
     if record["row"] not in rows:
       continue
-    shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
+    shown = " ".join(f"{name}={_brief(item)}" for name, item in record.items())
     console.print(shown, highlight=False, markup=False, soft_wrap=True)
   count = pipe.buckets[pipe.run_plan.planned(step).bucket].batch_size
   console.print(
@@ -201,7 +201,9 @@ def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
   value = value[:num_rows]
   columns = int(np.ceil(np.sqrt(len(value))))
   size = int(batch["height"][0]), int(batch["width"][0])
-  return pictures.grid([pictures.picture(own, size) for own in value], columns)
+  return pictures.grid(
+    [pictures.picture(sample, size) for sample in value], columns
+  )
 
 
 def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
@@ -222,4 +224,4 @@ def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
 
 def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
   """Returns the first field of more than a number a sample, or None."""
-  return next((own for own in batch.values() if own.ndim > 1), None)
+  return next((field for field in batch.values() if field.ndim > 1), None)

@@ -63,19 +63,19 @@ def _print(
   shown = np.minimum(length, args.tokens)
   tokens = store.read_tokens(start, shown)
   text = None if decoder is None else decoder.decode(tokens)
-  found = {
+  fields = {
     "document": document,
     "id": store.document_ids([document])[0],
     "length": int(length[0]),
   }
   if store.opened.meta is not None:
-    found["meta"] = store.document_meta([document])[0]
+    fields["meta"] = store.document_meta([document])[0]
   if args.format == "json":
     body = {"tokens": tokens.tolist()} if text is None else {"text": text}
-    print(json.dumps({**found, **body}))
+    print(json.dumps({**fields, **body}))
     return
-  meta = f" ({found['meta']})" if found.get("meta") else ""
-  print(f"{document}  {found['id']}  {found['length']:,} tokens{meta}")
+  meta = f" ({fields['meta']})" if fields.get("meta") else ""
+  print(f"{document}  {fields['id']}  {fields['length']:,} tokens{meta}")
   body = " ".join(map(str, tokens.tolist())) if text is None else text
   more = " ..." if int(length[0]) > len(tokens) else ""
   for row in (body + more).splitlines() or [""]:

@@ -36,18 +36,18 @@ def run(args: argparse.Namespace) -> int:
   """Prints; returns the exit status."""
   console = rich.console.Console(highlight=False)
   for store in shared.opened(args.paths, args):
-    found = record(store)
+    fields = record(store)
     if args.format == "json":
-      print(json.dumps(found))
+      print(json.dumps(fields))
     else:
-      _print(console, found)
+      _print(console, fields)
   return 0
 
 
 def record(store: stores.Store) -> dict[str, Any]:
   """Returns what there is to tell, as JSON values."""
   info = store.tokenizer_info
-  found: dict[str, Any] = {
+  fields: dict[str, Any] = {
     "path": store.path,
     "kind": type(store).__name__.removesuffix("Store"),
     "hash": store.hash,
@@ -68,19 +68,19 @@ def record(store: stores.Store) -> dict[str, Any]:
   }
   if isinstance(store, zarr_store.ZarrStore):
     layout = store.manifest.arrays["tokens"].layout
-    found["compression"] = layout.compression
-    found["chunk_tokens"] = layout.chunk
-    found["has_meta"] = store.opened.meta is not None
+    fields["compression"] = layout.compression
+    fields["chunk_tokens"] = layout.chunk
+    fields["has_meta"] = store.opened.meta is not None
   elif isinstance(store.path, str):
     home = pathlib.Path(store.path)
-    found["adopted"] = checksum_sidecar.directory_of(home).is_dir()
+    fields["adopted"] = checksum_sidecar.directory_of(home).is_dir()
   if store.labels.has_runs:
     end = np.asarray([store.num_tokens], np.int64)
-    found["trained_tokens"] = int(store.labels.trained_before(end)[0])
+    fields["trained_tokens"] = int(store.labels.trained_before(end)[0])
   if store.labels.has_runs or store.labels.has_weights:
     # As short as float32 needs: 0.3, not 0.30000001192092896.
-    found["levels"] = [float(str(own)) for own in store.labels.levels]
-  return found
+    fields["levels"] = [float(str(level)) for level in store.labels.levels]
+  return fields
 
 
 def _histogram(store: stores.Store) -> list[dict[str, int]]:
@@ -91,8 +91,8 @@ def _histogram(store: stores.Store) -> list[dict[str, int]]:
     # frexp is exact up to 2**53: m * 2**e with m below 1.
     number = np.frexp(lengths.astype(np.float64))[1]
     counts += np.bincount(number, minlength=65)
-    own = np.bincount(number, lengths, 65)
-    tokens += own.astype(np.int64)
+    by_bits = np.bincount(number, lengths, 65)
+    tokens += by_bits.astype(np.int64)
   used = np.flatnonzero(counts)
   last = int(used[-1]) + 1 if len(used) else 0
   first = int(used[0]) if len(used) else 0
@@ -107,10 +107,10 @@ def _histogram(store: stores.Store) -> list[dict[str, int]]:
   ]
 
 
-def _print(console: rich.console.Console, found: dict[str, Any]) -> None:
-  lengths = found.pop("lengths")
-  tokenizer = found.pop("tokenizer")
-  console.print(rich.markup.escape(found.pop("path")), style="bold")
+def _print(console: rich.console.Console, fields: dict[str, Any]) -> None:
+  lengths = fields.pop("lengths")
+  tokenizer = fields.pop("tokenizer")
+  console.print(rich.markup.escape(fields.pop("path")), style="bold")
   known = tokenizer.pop("known_by")
   named = f", {known[0]} {known[1]}" if known else ", which one is not known"
   special = " ".join(
@@ -121,7 +121,7 @@ def _print(console: rich.console.Console, found: dict[str, Any]) -> None:
     and value is not False
   )
   lines = {
-    **{name: _shown(value) for name, value in found.items()},
+    **{name: _shown(value) for name, value in fields.items()},
     "tokenizer": f"{tokenizer['kind']}{named}",
     "": f"{tokenizer['vocab_size']:,} ids {special}".rstrip(),
   }
@@ -136,13 +136,13 @@ def _print(console: rich.console.Console, found: dict[str, Any]) -> None:
     ("", "left"),
   ):  # fmt: skip
     table.add_column(name, justify=side)  # pyright: ignore
-  most = max((own["documents"] for own in lengths), default=1) or 1
-  for own in lengths:
-    blocks = "█" * -(-own["documents"] * _BAR // most)
-    low, high = own["from"], own["to"]
+  most = max((bar["documents"] for bar in lengths), default=1) or 1
+  for bar in lengths:
+    blocks = "█" * -(-bar["documents"] * _BAR // most)
+    low, high = bar["from"], bar["to"]
     shown = f"{low:,}" if low == high else f"{low:,} .. {high:,}"
     table.add_row(
-      f"  {shown}", f"{own['documents']:,}", f"{own['tokens']:,}", blocks
+      f"  {shown}", f"{bar['documents']:,}", f"{bar['tokens']:,}", blocks
     )
   console.print(table)
 

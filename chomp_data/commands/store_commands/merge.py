@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     args.output,
     args,
     prepared={
-      "merged": [own.hash for own in members],
+      "merged": [member.hash for member in members],
       **shared.chats_of(merged),
     },
     **shared.layout_of(members[0], args.compression),

@@ -93,9 +93,9 @@ def is_held_out(ids: list[str], limit: int, seed: int) -> np.ndarray:
   prefix = hashlib.blake2b(f"{seed}\0".encode(), digest_size=8)
   out = np.empty(len(ids), np.bool_)
   for i, name in enumerate(ids):
-    own = prefix.copy()
-    own.update(name.encode())
-    out[i] = int.from_bytes(own.digest(), "little") < limit
+    hashed = prefix.copy()
+    hashed.update(name.encode())
+    out[i] = int.from_bytes(hashed.digest(), "little") < limit
   return out
 
 
@@ -119,8 +119,8 @@ def _write(
   with shared.bar(store.num_tokens, "tokens") as progress:
     for batch in copying.document_batches(store):
       mask = is_held_out(batch.ids, limit, seed)
-      for side, (writer, own) in enumerate(((rest, ~mask), (held, mask))):
-        copying.append(writer, batch.select(own))
-        counts[side] += int(own.sum())
+      for side, (writer, selected) in enumerate(((rest, ~mask), (held, mask))):
+        copying.append(writer, batch.select(selected))
+        counts[side] += int(selected.sum())
       progress.update(len(batch.tokens))
   return counts[0], counts[1]

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
 def _verified(path: str, args: argparse.Namespace) -> str:
   """Returns what was verified."""
   if opening.open_storage(path).head(manifest.FILE) is not None:
-    own = zarr_store.open_zarr(path).manifest
-    layouts = [entry.layout for entry in own.arrays.values()]
+    store_manifest = zarr_store.open_zarr(path).manifest
+    layouts = [entry.layout for entry in store_manifest.arrays.values()]
     total = sum(one.size * one.numpy_dtype.itemsize for one in layouts)
     with shared.bar(total, "B") as progress:
-      found = verify_lib.verify_store(path, progress.update)
+      totals = verify_lib.verify_store(path, progress.update)
     return (
-      f"right: {found.num_documents:,} documents, {found.num_tokens:,} tokens"
+      f"right: {totals.num_documents:,} documents, {totals.num_tokens:,} tokens"
     )
   # Of objects, what was adopted is compared where they are opened first.
   corpus = (
