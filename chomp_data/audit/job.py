@@ -108,7 +108,7 @@ class Report:
   """
 
   def __init__(self, workdir: str, writes: bool = True):
-    """Writes nothing yet.
+    """Binds a work directory.
 
     Args:
       workdir: The job's.

@@ -120,7 +120,7 @@ def price(reads: Mapping[str, reading.Fetched]) -> dict[str, float] | None:
 
 
 def lines(forecast: forecast_lib.Forecast) -> list[str]:
-  """Returns what happens when, a line each."""
+  """Returns one line an event."""
   out = []
   if forecast.padding is not None and forecast.positions:
     share = forecast.padding / forecast.positions

@@ -74,7 +74,7 @@ class Metrics:
     )
   )
   def __init__(self, iterator: iterators.InputIterator):
-    """Asks nothing yet.
+    """Binds an iterator.
 
     Args:
       iterator: What is told of.

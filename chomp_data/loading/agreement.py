@@ -114,7 +114,7 @@ class Peers:
     """
     self._watch = watch
     self._client: Any = watching.client()
-    self._member = watching.Member(processes)
+    self._member = watching.WatchedIterator(processes)
     self.processes: Sequence[int] = processes
     key = tuple(processes)
     self._number = next(_numbers.setdefault(key, itertools.count()))

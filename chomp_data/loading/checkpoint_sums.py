@@ -36,7 +36,7 @@ class SumsHandler(ocp.CheckpointHandler):
   """Writes checksums of the items beside it as the checkpoint is finished."""
 
   def save(self, directory: epath.Path, args: "SumsSave") -> None:
-    """Does nothing yet: others are still being written."""
+    """Returns at once: other items are still being written."""
 
   def finalize(self, directory: epath.Path) -> None:
     """Writes the checksums; one process does, once all have written.

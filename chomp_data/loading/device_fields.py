@@ -173,7 +173,7 @@ class _Program:
     num_rows: int,
     padded: bool,
   ):
-    """Compiles nothing yet.
+    """Binds a batch shape; the first batch compiles.
 
     Args:
       row_format: The transfer format of the rows.

@@ -210,7 +210,7 @@ class Board:
     return pickle.loads(handed.pickled, buffers=pieces)
 
   def close(self) -> None:
-    """Lets workers begin no more, and no batch come that is not here."""
+    """Refuses new workers, and batches that have not arrived."""
     self._closes()
     # Who asks for counts may keep the board: memory goes with the batches.
     self._buffers.clear()

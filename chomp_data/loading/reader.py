@@ -85,7 +85,7 @@ class Reader:
     self._sums = sums
     self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
-    self._closing = threading.Event()
+    self._closing = False
     self._board = board
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
@@ -180,7 +180,7 @@ class Reader:
       except queue.Empty:
         self._thread.join(timeout=_POLL_S)
         dead = any(not p.is_alive() for p in self._known_workers())
-        if dead and not self._closing.is_set():
+        if dead and not self._closing:
           # Grain waits for ever for a worker that is gone; so would a join.
           break
     for worker in self._known_workers():
@@ -217,7 +217,7 @@ class Reader:
     self._put(end)
     if iterator is not None:
       # From here on workers end because they are told to.
-      self._closing.set()
+      self._closing = True
       if isinstance(iterator, workers.WorkerIterator):
         iterator.stop_workers()
     if self._board is not None:

@@ -61,7 +61,7 @@ def _distributed() -> Any:
   return getattr(module, "global_state", None)
 
 
-class Member:
+class WatchedIterator:
   """An open iterator of a watched process.
 
   Attributes:
@@ -73,7 +73,7 @@ class Member:
   """
 
   def __init__(self, processes: Collection[int]):
-    """Watches nothing yet.
+    """Binds processes.
 
     Args:
       processes: Those that it shares batches with.
@@ -85,8 +85,8 @@ class Member:
     self.known: dict[int, float] = {}
 
 
-class _Heard:
-  """What was last heard of a process, and how many beats ago."""
+class _PeerStatus:
+  """The last record of a process, and how many beats ago it was."""
 
   def __init__(self):
     self.record: dict[str, Any] = {}
@@ -121,9 +121,9 @@ class Watch:
     """
     self._client = client
     self.process = process
-    self._members: weakref.WeakSet[Member] = weakref.WeakSet()
+    self._members: weakref.WeakSet[WatchedIterator] = weakref.WeakSet()
     self._opened = False
-    self._heard: dict[int, _Heard] = {}
+    self._heard: dict[int, _PeerStatus] = {}
     # Why nothing is heard of any, or None.
     self._deaf: str | None = None
     self._beats = 0
@@ -136,9 +136,9 @@ class Watch:
     self._start_error: str | None = None
     # A failure that was logged and not raised yet, and the seconds left for it.
     self._unraised: tuple[str, float] | None = None
-    self._leaving = threading.Event()
+    self._leaving = False
     self._settled = threading.Event()
-    self._ended = threading.Event()
+    self._ended = False
     self._done = threading.Event()
     self._wake = threading.Event()
     self._thread = threading.Thread(
@@ -148,13 +148,13 @@ class Watch:
     # After JAX has registered its own, so that it runs before them.
     atexit.register(self._at_exit)
 
-  def open(self, member: Member) -> None:
+  def open(self, member: WatchedIterator) -> None:
     """Begins to watch the processes of an iterator."""
     self._opened = True
     self._members.add(member)
     self._wake.set()
 
-  def close(self, member: Member) -> None:
+  def close(self, member: WatchedIterator) -> None:
     """Watches them no more for this iterator."""
     self._members.discard(member)
 
@@ -220,7 +220,7 @@ class Watch:
     state = "running" if self._members else "closed"
     if not self._opened:
       state = "starting"
-    if self._ended.is_set():
+    if self._ended:
       state = "ended"
     return {"state": state, "beat": self._beats, **self._failure}
 
@@ -242,7 +242,7 @@ class Watch:
     finally:
       self._done.set()
     failed = self._failure and not self._settled.is_set()
-    if self._ended.is_set() and failed and self._ends:
+    if self._ended and failed and self._ends:
       # JAX's own end waits long for processes that are gone.
       time.sleep(3 * BEAT_S)
       os._exit(1)
@@ -256,7 +256,7 @@ class Watch:
       counted = began if beats else counted
       self._wake.clear()
       self._end_overdue(beats)
-      last = self._ended.is_set()
+      last = self._ended
       try:
         records = self._exchange()
       except Exception as error:
@@ -282,7 +282,7 @@ class Watch:
     # Of those that will not come to the same end by themselves.
     certain: list[str] = []
     for process in sorted((peers | records.keys()) - {self.process}):
-      heard = self._heard.setdefault(process, _Heard())
+      heard = self._heard.setdefault(process, _PeerStatus())
       heard.add(records.get(process, {}), beats)
       if "cause" in heard.record:
         if not heard.record["late"] or heard.failed > DEAD_BEATS:
@@ -303,7 +303,7 @@ class Watch:
       self._end(certain[0])
     for process, (number, cause) in causes.items():
       self._act(members, process, number, cause)
-    if self._leaving.is_set():
+    if self._leaving:
       self._settle(causes)
     elif not self._opened:
       self._end_early()
@@ -331,7 +331,11 @@ class Watch:
         self._end(_death(process))
 
   def _act(
-    self, members: list[Member], process: int, number: float, cause: str
+    self,
+    members: list[WatchedIterator],
+    process: int,
+    number: float,
+    cause: str,
   ) -> None:
     """Ends this process, or lets iterators raise, once for each failure."""
     for member in members:
@@ -363,7 +367,7 @@ class Watch:
 
   def _end(self, cause: str) -> None:
     """Ends this process; threads in collectives cannot be waited for."""
-    if self._ended.is_set():
+    if self._ended:
       return
     number = self.failures + 1
     self._failure = {"cause": cause, "late": False, "number": number}
@@ -388,11 +392,11 @@ class Watch:
       # Nothing is raised any more, and JAX would wait for those that are gone.
       self._ends = True
     if self._failure.get("late") and self._ends:
-      self._leaving.set()
+      self._leaving = True
       self._wake.set()
       logging.info("waiting for what other processes say of this error")
       self._settled.wait((DEAD_BEATS + 3) * BEAT_S)
-    self._ended.set()
+    self._ended = True
     self._wake.set()
     # A thread inside JAX would abort the process when the interpreter goes.
     self._done.wait(2 * BEAT_S)
@@ -416,9 +420,9 @@ def this_process() -> Watch | None:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-  """Surrounds what may take long, or fail, before there is an iterator.
+  """Reports start-up failures to the other processes.
 
-  Other processes wait while it lasts, and hear why where the process ends.
+  They wait while it lasts, and log the cause where this process ends.
   """
   watch = this_process()
   try:

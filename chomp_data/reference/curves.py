@@ -25,7 +25,7 @@ class Curves:
   """Appends points, of the process that writes."""
 
   def __init__(self, workdir: str | None):
-    """Writes nothing yet.
+    """Binds a directory.
 
     Args:
       workdir: A local directory, or None to write nothing.

@@ -282,7 +282,7 @@ class Memorization:
   def __init__(
     self, pipe: pipeline.Pipeline, name: str, options: EvaluationOptions
   ):
-    """Plans nothing yet: a state may say when stores of the run join.
+    """Binds a run; planned later, as a state may say when stores join.
 
     Args:
       pipe: The run.

@@ -56,7 +56,7 @@ class Mirror:
   """The checkpoints of a run at a URL."""
 
   def __init__(self, url: str, keep: int | None):
-    """Asks nothing yet.
+    """Binds a bucket.
 
     Args:
       url: Where the steps are.
@@ -228,7 +228,7 @@ class Files:
   def __init__(
     self, url: str, directory: pathlib.Path, apart: Sequence[str] = ()
   ):
-    """Asks nothing yet.
+    """Binds a directory and a bucket.
 
     Args:
       url: Where they are kept.

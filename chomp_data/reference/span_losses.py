@@ -88,7 +88,7 @@ class Writer:
   def __init__(
     self, pipe: pipeline.Pipeline, workdir: storage.Storage, writes: bool
   ):
-    """Writes nothing yet.
+    """Binds a directory.
 
     Args:
       pipe: The run.

@@ -179,7 +179,7 @@ class Trainer:
     parameter_sharding: str = "replicated",
     by_token: bool = False,
   ):
-    """Compiles nothing yet.
+    """Binds a config; the first step compiles.
 
     Args:
       config: The decoder.
