@@ -208,6 +208,28 @@ def define_checkpoint(also: str = "") -> flags.FlagHolder:
   )
 
 
+def define_format(what: str = "it is") -> flags.FlagHolder:
+  """Defines the flag --format.
+
+  Args:
+    what: What is printed, with its verb.
+  """
+  return flags.DEFINE_enum(
+    "format", "terminal", ["terminal", "json"], f"How {what} printed."
+  )
+
+
+def define_step(also: str = "") -> flags.FlagHolder:
+  """Defines the flag --step: a step, or several.
+
+  Args:
+    also: What else it says of the tool.
+  """
+  return flags.DEFINE_string(
+    "step", None, f"A step, or steps A:B, from A to B - 1{also}."
+  )
+
+
 def log_own_messages(tool: str) -> None:
   """Shows this project's messages, and of libraries warnings only.
 

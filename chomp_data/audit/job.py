@@ -78,14 +78,7 @@ class JobState:
       if state_lib.digest(run.fingerprint) == self.input:
         return run
     run = pipeline.continued(pipe, self.fingerprint, self.saved_step)
-    # What a program's own transforms make of batches, no config says.
-    saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
-    lines = state_lib.differences(
-      # Stores may join ahead of it.
-      joining.until(run.run_plan, saved, self.saved_step),
-      joining.until(run.run_plan, run.fingerprint, self.saved_step),
-      self.saved_step,
-    )
+    lines = differences(run, self.fingerprint, self.saved_step)
     if not lines:
       return run
     raise errors.StateError(
@@ -94,6 +87,22 @@ class JobState:
       + "\n  ".join(lines)
       + "\nGive the config and the options that the job was started with."
     )
+
+
+def differences(
+  run: pipeline.Pipeline, saved: Mapping[str, Any], step: int
+) -> list[str]:
+  """Returns where a run differs before a step from the fingerprint of a state.
+
+  Transforms are left out: those of a program are in no config.
+  """
+  saved = {k: v for k, v in saved.items() if k != "operations"}
+  return state_lib.differences(
+    # Stores may join ahead of the state.
+    joining.until(run.run_plan, saved, step),
+    joining.until(run.run_plan, run.fingerprint, step),
+    step,
+  )
 
 
 class Report:

@@ -14,12 +14,12 @@ import itertools
 from typing import Any
 
 from chomp_data import errors
-from chomp_data import joining
 from chomp_data import pipeline
+from chomp_data.audit import job
 from chomp_data.loading import certificate
-from chomp_data.loading import state as state_lib
 from chomp_data.plans import certifying
 from chomp_data.plans import digests
+from chomp_data.plans import ledger
 from chomp_data.plans import plan as plan_lib
 
 # Rows planned at once.
@@ -161,12 +161,7 @@ def verified(
       " checkpoint."
     )
   run = pipeline.continued(pipe, fingerprint, step, resize=True)
-  saved = {k: v for k, v in fingerprint.items() if k != "operations"}
-  fields = state_lib.differences(
-    joining.until(run.run_plan, saved, step),
-    joining.until(run.run_plan, run.fingerprint, step),
-    step,
-  )
+  fields = job.differences(run, fingerprint, step)
   asked = range(step) if steps is None else steps
   stretches: list[Stretch] = []
   unknown: list[str] = []
@@ -240,18 +235,13 @@ def sums(
     plan_lib.check_steps(plan, steps.start, len(steps))
   certifier = certifying.Certifier(plan)
   rows = total = values = 0
-  step = steps.start
-  while step < steps.stop:
-    size = plan.buckets[plan.at(step)[1]].batch_size
-    _, last = plan.group(step, max(1, _ROWS // size))
-    group = range(step, min(last, steps.stop))
-    planned = plan.planned(step, len(group))
+  for group in ledger.groups(plan, steps.start, steps.stop, _ROWS):
+    planned = plan.planned(group.start, len(group))
     rows += len(group) * certifier.num_rows(planned.bucket)
     total += sum(certifier.planned(planned, group))
     if tokens:
       values += sum(certifier.values(plan.read(planned), planned, group))
     done(len(group))
-    step = group.stop
   return certifying.Sums(
     rows,
     total % digests.MODULUS,

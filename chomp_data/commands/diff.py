@@ -43,9 +43,7 @@ _STORES_OF = flags.DEFINE_string(
 _STEPS = flags.DEFINE_integer(
   "steps", None, "How many steps are compared; by default all.", 1
 )
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How it is printed."
-)
+_FORMAT = cli.define_format()
 
 # A config and its mix in one line.
 _Named = tuple[str, str | None]

@@ -50,9 +50,7 @@ from chomp_data.commands.inspecting import terminal
 from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
-_STEP = flags.DEFINE_string(
-  "step", None, "A step, or steps A:B, from A to B - 1; by default the first."
-)
+_STEP = cli.define_step("; by default the first")
 _COUNT = flags.DEFINE_integer(
   "count", None, "How many steps are shown from --step on; 1.", 1
 )
@@ -64,9 +62,7 @@ _ROWS = flags.DEFINE_integer(
   " a PNG file.",
   1,
 )
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How rows are printed."
-)
+_FORMAT = cli.define_format("rows are")
 _PLAN_ONLY = flags.DEFINE_bool(
   "plan_only", False, "Leave the arrays out and read no token."
 )

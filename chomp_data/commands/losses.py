@@ -35,13 +35,9 @@ from chomp_data.storage import opening
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's directory or URL.")
-_STEP = flags.DEFINE_string(
-  "step", None, "A step, or A:B for steps A to B - 1."
-)
+_STEP = cli.define_step()
 _MOST = flags.DEFINE_integer("most", 20, "Documents shown in the terminal.", 1)
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How documents are printed."
-)
+_FORMAT = cli.define_format("documents are")
 _REPLAY = flags.DEFINE_string(
   "replay",
   None,

@@ -37,9 +37,7 @@ _CONFIG = cli.define_config()
 _STEPS = flags.DEFINE_integer(
   "steps", None, "How many steps, from the first on; by default all.", 1
 )
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How it is printed."
-)
+_FORMAT = cli.define_format()
 _READS = flags.DEFINE_bool(
   "reads", True, "Also tell what is fetched from stores."
 )

@@ -43,9 +43,7 @@ from chomp_data.audit import visits as visits_lib
 from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
-_STEP = flags.DEFINE_string(
-  "step", None, "A step, or steps A:B, from A to B - 1: what is in them."
-)
+_STEP = cli.define_step(": what is in them")
 _DOCUMENT = flags.DEFINE_string(
   "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
 )
@@ -68,9 +66,7 @@ _BY = flags.DEFINE_enum(
   overlap_lib.WAYS,
   "What tells --overlap a document: its id, its tokens, or any of them.",
 )
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How it is printed."
-)
+_FORMAT = cli.define_format()
 _DATASET_MIX = cli.define_dataset_mix()
 
 # Documents in a table of --overlap.

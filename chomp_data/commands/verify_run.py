@@ -42,9 +42,7 @@ _STEP = flags.DEFINE_string(
   None,
   "Only these, A:B (A to B - 1), as far as checkpoints lie in them.",
 )
-_FORMAT = flags.DEFINE_enum(
-  "format", "terminal", ["terminal", "json"], "How it is printed."
-)
+_FORMAT = cli.define_format()
 _DATASET_MIX = cli.define_dataset_mix()
 
 # Exit statuses. That of an error is the last one too.
