@@ -39,7 +39,6 @@ LEFT = {
   "loading/private_grain_test.py": {"_iterator"},
   "loading/reassign_test.py": {"_failure"},
   "loading/state_test.py": {"_worker_reads"},
-  "loading/worker_faults_test.py": {"_known_workers", "_reader"},
   "reference/workdir_test.py": {"_problem"},
 }
 

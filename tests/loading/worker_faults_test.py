@@ -350,11 +350,11 @@ def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(
   # What counts for states in this process packs too: it would be first.
   monkeypatch.setattr(accounts.Accounts, "follow", lambda *_: None)
   with iterators.make_iterator(changed, operations=[SlowPacking(0.9)]) as it:
-    for _ in range(3):  # The third is of the second epoch.
+    (worker,) = feed_test.workers_of(it)
+    for _ in range(2):  # The third is of the second epoch.
       next(it)
     assert it.wait_s > 9
     # The third epoch is packed now.
-    (worker,) = it._reader._known_workers()
     os.kill(worker.pid, signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises(feed.InputError, match="timeout_s"):  # noqa: PT012
