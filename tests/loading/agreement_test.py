@@ -229,8 +229,7 @@ RAISE = {"epochs": None, "peer_failure_grace_s": 2.0}
 
 
 def test_another_processs_failure_is_raised_by_default(data):
-  with iterators.make_iterator(data) as it:
-    assert it.pipeline.options.on_peer_failure == "raise"
+  assert options.read(data).data.on_peer_failure == "raise"
   (named,) = {
     inspect.signature(cls).parameters["on_peer_failure"].default
     for cls in (options.RunFields, options.RowFields, iterators.InputIterator)
