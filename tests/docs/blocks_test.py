@@ -67,6 +67,8 @@ _NOT_RUN = (
     "a port of its own: train_evaluation_test.py",
   ),
   ("maxtext.md", "python -m maxtext.", "MaxText: `make test-maxtext`"),
+  ("side_indexes.md", "ls ", "no command of ours"),
+  ("side_indexes.md", "rm -r ", "no command of ours"),
 )
 # Those that train a model again and again.
 _SLOW = (
