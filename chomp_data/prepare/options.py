@@ -32,6 +32,16 @@ from chomp_data.stores.zarr import destination
 
 ON_ERROR = ("fail", "skip")
 RECORDS = "array_record"
+# Part of what array_record.json holds, in this order.
+_FIRST = (
+  "text_key",
+  "id_key",
+  "encoding_errors",
+  "compression",
+  "chunk",
+  "shard_bytes",
+  "format",
+)
 FORMATS = ("zarr", RECORDS)
 
 _CHOOSE = "Choose one."
@@ -235,6 +245,7 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   else:
     # The same inputs train the same tokenizer, so it need not be trained.
     tokenizer = {"trained": dataclasses.asdict(options.train)}
+  of_options = option_fields.identity(options)
   values = {
     "inputs": {
       "files": len(files),
@@ -242,7 +253,8 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
       "sha256": hashlib.sha256(listing.encode()).hexdigest(),
     },
     "tokenizer": tokenizer,
-    **option_fields.identity(options),
+    **{name: of_options[name] for name in _FIRST if name in of_options},
+    **of_options,
   }
   if options.filter is not None:
     values["filter_sha256"] = filters.digest(options.filter)

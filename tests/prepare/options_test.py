@@ -124,3 +124,22 @@ def test_a_preview_of_no_document_is_refused(tmp_path):
   assert "`--preview` must be a whole number of at least 1, got 0." in (
     done.stderr
   )
+
+
+def test_the_identity_of_records_has_its_keys_in_the_order_of_older_stores():
+  keys = list(
+    options_lib.identity(
+      options_lib.Options(("x",), "y", format="array_record"), []
+    )
+  )
+  assert keys == [
+    "inputs",
+    "tokenizer",
+    "text_key",
+    "id_key",
+    "encoding_errors",
+    "compression",
+    "chunk",
+    "shard_bytes",
+    "format",
+  ]
