@@ -54,7 +54,7 @@ def _died(step: int, dead: Sequence[Any]) -> InputError:
 
 
 # One reader starts its workers at a time, so that it knows which are its own.
-starting = threading.Lock()
+starting: threading.Lock = threading.Lock()
 
 
 class Reader:

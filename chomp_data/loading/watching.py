@@ -80,7 +80,7 @@ class WatchedIterator:
     """
     self.processes = processes
     self.ends = True
-    self.grace_s = 0.0
+    self.grace_s: float = 0.0
     self.cause: str | None = None
     self.known: dict[int, float] = {}
 

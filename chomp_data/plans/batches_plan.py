@@ -81,7 +81,9 @@ class BatchesPlan(plan_lib.Plan):
       if dataset.text is not None
     }
     self._numbered = tuple(self.datasets.values())
-    self.stages = [(step, dict(weights)) for step, weights in stages]
+    self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = [
+      (step, dict(weights)) for step, weights in stages
+    ]
     self.bucket_stages: Stages | None = bucket_stages
     self.fingerprints: Mapping[str, Mapping[str, Any]] = fingerprints
     self.by_tokens: bool = by_tokens

@@ -75,7 +75,8 @@ class SpliceSource(store_source.StoreSource):
     store, options = self.store, self.options
     self.kind = _KINDS[type(options)]
     if isinstance(options, WindowOptions):
-      self.options = options = options.as_splices(seq_len)
+      options = options.as_splices(seq_len)
+      self.options: Any = options
     self.layout: row_layout.RowLayout = special_tokens.row_layout(
       store, options, seq_len, path
     )

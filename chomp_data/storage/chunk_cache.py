@@ -165,7 +165,7 @@ class ChunkCache:
     self._budget: Budget | None = budget
     budget.join(self, cache_bytes)
 
-  def __del__(self):
+  def __del__(self) -> None:
     """Returns what was held to the budget."""
     budget = getattr(self, "_budget", None)
     if budget is not None:

@@ -116,6 +116,11 @@ def _servers(
   }
 
 
+def _short_delays() -> tuple[float, ...]:
+  """Returns the delays of few retries; none if retries are switched off."""
+  return (0.01,) * min(_TRIES - 1, len(requests.RETRY_DELAYS_S))
+
+
 @contextlib.contextmanager
 def _stored(
   names: tuple[str, ...], directory: pathlib.Path, seed: int = 0
@@ -123,7 +128,7 @@ def _stored(
   """Puts something of each format into a bucket of each kind."""
   with contextlib.ExitStack() as stack:
     for patch in (
-      mock.patch.object(requests, "RETRY_DELAYS_S", (0.01,) * (_TRIES - 1)),
+      mock.patch.object(requests, "RETRY_DELAYS_S", _short_delays()),
       mock.patch.object(
         span_reads, "DEFAULT_CHUNK_TOKENS", tokenized_test.PAGE
       ),

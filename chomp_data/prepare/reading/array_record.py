@@ -34,8 +34,10 @@ _READ_BYTES = 4 * 2**20
 class ArrayRecord(base.InputKind):
   """ArrayRecord files of text."""
 
-  names = re.compile(r"\.(array_?record|arecord)([-.]\d+-of-\d+)?$")
-  marks = (_BEGIN,)
+  names: re.Pattern[str] = re.compile(
+    r"\.(array_?record|arecord)([-.]\d+-of-\d+)?$"
+  )
+  marks: tuple[bytes, ...] = (_BEGIN,)
 
   def split(
     self,

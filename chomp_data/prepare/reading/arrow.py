@@ -30,8 +30,8 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 class Arrow(base.InputKind):
   """Arrow's own files, of both formats."""
 
-  names = re.compile(r"\.(arrow|feather)\Z")
-  marks = (_FILE, _STREAM)
+  names: re.Pattern[str] = re.compile(r"\.(arrow|feather)\Z")
+  marks: tuple[bytes, ...] = (_FILE, _STREAM)
 
   def split(
     self,

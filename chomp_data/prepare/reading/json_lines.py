@@ -29,7 +29,9 @@ _NEWLINE = ord("\n")
 class JsonLines(base.InputKind):
   """Files of an object a line."""
 
-  names = re.compile(r"\.(jsonl|ndjson|json)(\.(?P<compression>gz|zst))?\Z")
+  names: re.Pattern[str] = re.compile(
+    r"\.(jsonl|ndjson|json)(\.(?P<compression>gz|zst))?\Z"
+  )
 
   def split(
     self,

@@ -20,8 +20,8 @@ _RANGE_BYTES = 4 << 20  # Of an object, a request.
 class Parquet(base.InputKind):
   """Parquet files."""
 
-  names = re.compile(r"\.parquet\Z")
-  marks = (b"PAR1",)
+  names: re.Pattern[str] = re.compile(r"\.parquet\Z")
+  marks: tuple[bytes, ...] = (b"PAR1",)
 
   def split(
     self,
