@@ -51,7 +51,11 @@ def epoch_units(source: UnitSource, epoch: int, unit: str) -> int | None:
     epoch: The epoch, from 0.
     unit: What is summed, such as "tokens".
   """
-  blocks = source.block_units(epoch, unit, None)
+  # The blocks that rows of the epoch are summed in, where there are any: blocks
+  # of another size would take another pass over a store.
+  blocks = source.block_units(epoch, unit, row_units.BLOCK_ROWS)
+  if blocks is None:
+    blocks = source.block_units(epoch, unit, None)
   return None if blocks is None else int(blocks.units.sum())
 
 
