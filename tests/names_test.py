@@ -9,12 +9,8 @@ import pytest
 
 PACKAGE = pathlib.Path(__file__).parents[1] / "chomp_data"
 EMPTY = {"own", "found", "told", "kept", "given"}
-# Of these some are left. A path is taken out once it has none.
-NOT_YET = (
-  "mix/mixture.py",
-  "stores/",
-  "threads/",
-)
+# Paths that may still have some.
+NOT_YET = ()
 
 
 def names(tree):

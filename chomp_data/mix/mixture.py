@@ -615,7 +615,7 @@ def _steps_of(
   problems = options.problems(path, source_weights)
   problems += mix_options.weight_problems(
     "source_weights",
-    tuple((n, own) for n, own in source_weights.items() if own is not None),
+    tuple((n, w) for n, w in source_weights.items() if w is not None),
   )
   lengths = {name: part.seq_len for name, part in parts.items()}
   if len(set(lengths.values())) > 1:

@@ -158,20 +158,20 @@ def check() -> None:
   Raises:
     Stopped: If so. In threads that are not of this package it does nothing.
   """
-  own = _current()
-  if own is not None and own.stopping.is_set():
+  thread = _current()
+  if thread is not None and thread.stopping.is_set():
     raise Stopped
 
 
 def _current() -> Thread | None:
-  own = threading.current_thread()
-  return own.owner if isinstance(own, _OfThread) else None
+  thread = threading.current_thread()
+  return thread.owner if isinstance(thread, _OfThread) else None
 
 
 def _end_all() -> None:
   """Ends all threads at the end of the process."""
   # In a fork they are listed and do not run.
-  threads = [own for own in list(_running) if own.is_alive()]
+  threads = [thread for thread in list(_running) if thread.is_alive()]
   for thread in threads:
     thread.stop()
   for thread in threads:

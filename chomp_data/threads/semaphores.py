@@ -53,10 +53,10 @@ def sweep() -> int:
   """Removes what is left of ended processes of this user; returns how many."""
   removed = 0
   try:
-    found = os.listdir(DIRECTORY)
+    names = os.listdir(DIRECTORY)
   except OSError:
     return 0
-  for name in found:
+  for name in names:
     owner = _NAME.fullmatch(name)
     # In another namespace the same number is another process.
     if owner is None or int(owner[1]) != pid_namespace():
