@@ -38,7 +38,7 @@ _DOCUMENTS, _MEDIAN = 200, 60  # tokens
 _SEQ_LEN, _ROWS = 64, 4
 # Parts of the batches in hundredths, after which memory is looked at.
 _LOOKS = [*range(1, 10), *range(10, 101, 5)]
-_SLOWER = 10  # times as long takes a batch of a worker, or one on devices
+_SLOWER = 10  # times as long takes a batch of a worker
 
 _WINDOWS, _BIN = {"window_blocks": 4}, {"packing_buffer_docs": 50}
 _SOURCES: dict[str, dict[str, Any]] = {
@@ -136,7 +136,7 @@ def memory(directory: pathlib.Path) -> harness.Table:
     ]
   ]  # fmt: skip
   for workers, name in itertools.product(_COUNTS.value, names):
-    own = count // _SLOWER if workers or name == _ITERATOR else count
+    own = count // _SLOWER if workers else count
     harness.add_line(lines, measured(name, str(paths[workers]), workers, own))
   title = (
     f"Anonymous memory over batches of {_ROWS} rows of {_SEQ_LEN}, by kind;"
