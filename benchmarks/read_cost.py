@@ -221,7 +221,7 @@ def read(
   # The source reads through a store of its own.
   text = source.sources["text"].store
   if cache_chunks is not None:
-    text.set_cache_bytes(
+    text.set_cache(
       cache_chunks * text.opened.chunk_tokens * text.opened.token_dtype.itemsize
     )
   loader = feed.data_loader(source, first_step=first_step)

@@ -172,7 +172,8 @@ class Pipeline:
     """Token ids of the sources are below this."""
     self._text_bucket()
     return max(
-      source.store.tokenizer_info.vocab_size for source in self.sources.values()
+      source.store.opened.tokenizer.vocab_size
+      for source in self.sources.values()
     )
 
   def _text_bucket(self) -> buckets_lib.Bucket:

@@ -91,7 +91,8 @@ def _open(source: options_lib.SourceOptions) -> list[stores.Store]:
   opened = stores.open_stores(source.store, **source.store_options)
   if source.cache_dir is not None:
     for store in opened:
-      store.set_cache_dir(*source.cache_dir)
+      directory, most_bytes = source.cache_dir
+      store.set_cache(directory=directory, most_bytes=most_bytes)
   return opened
 
 

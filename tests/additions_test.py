@@ -330,10 +330,10 @@ def test_a_kind_of_tokenizers_is_a_class_and_two_entries(tmp_path, monkeypatch):
       tokenizer=tokenizers.TokenizerSpec(str(tmp_path / "own")),
     )
   )
-  assert made.read_document(0).tolist() == [2, 0, 1, 0]
+  assert stores.read_document(made, 0).tolist() == [2, 0, 1, 0]
   (tmp_path / "own").unlink()
   loaded = tokenizers.load_tokenizer(stores.open_store(tmp_path / "out"))
-  assert loaded.decode(made.read_document(0)) == "caba"
+  assert loaded.decode(stores.read_document(made, 0)) == "caba"
 
 
 def test_a_batch_format_is_a_transform_and_an_entry(store, monkeypatch):

@@ -63,8 +63,7 @@ NOT_RUN = (
   "InputIterator.load",
   "InputIterator.reassign",
   "InputIterator.save",
-  "Store.document_meta",
-  "Store.set_cache_dir",
+  "Store.set_cache",
   "load_config",
 )
 
@@ -202,7 +201,7 @@ def made(tmp_path_factory):
 
 def calls(made):
   """Returns (callable, valid arguments) of everything public, by name."""
-  info = made.store.tokenizer_info
+  info = made.store.opened.tokenizer
   numbers = np.arange(3)
   row_source = {"store": made.store, "seq_len": 16}
   iterator = {
@@ -314,13 +313,13 @@ def calls(made):
       "positions": numbers,
     },
     "Store.document_ids": {"documents": numbers},
-    "Store.document_meta": {"documents": numbers},
-    "Store.find_documents": {"ids": ["0"]},
     "Store.prefetch": copies,
-    "Store.read_document": {"document": 0},
     "Store.read_tokens": copies,
-    "Store.set_cache_bytes": {"cache_bytes": 1},
-    "Store.set_cache_dir": {"directory": str(made.root), "most_bytes": 9},
+    "Store.set_cache": {
+      "cache_bytes": 1,
+      "directory": str(made.root),
+      "most_bytes": 9,
+    },
   }
 
 

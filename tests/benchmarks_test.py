@@ -30,7 +30,7 @@ same = [
   *(getattr(fake.opened, name) == getattr(real.opened, name) for name in (
     "chunk_tokens", "token_dtype"
   )),
-  fake.tokenizer_info.vocab_size == real.tokenizer_info.vocab_size,
+  fake.opened.tokenizer.vocab_size == real.opened.tokenizer.vocab_size,
   all(np.array_equal(a, b)
       for a, b in zip(fake.bounds(some), real.bounds(some), strict=True)),
 ]

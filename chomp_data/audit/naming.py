@@ -73,7 +73,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
       ]
     )
   store = pipe.sources[source].store
-  numbers = store.find_documents([name])[name]
+  numbers = store.opened.ids.find([name])[name]
   if not numbers:
     ids = store.document_ids(range(min(_SHOWN, count)))
     shown = ", ".join(f"{source}/{identity}" for identity in ids)

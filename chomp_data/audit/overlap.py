@@ -176,7 +176,7 @@ def _documents(
 
 def _digests(store: stores.Store, documents: np.ndarray) -> list[bytes | None]:
   """Returns hashes of documents' tokens; None where there is none."""
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   first, length = store.bounds(documents)
   out: list[bytes | None] = []
   ends = np.cumsum(length)

@@ -4,7 +4,8 @@
 
 Chunks follow from plans, so nothing is read. A reader begins cold, plans some
 thousand rows at once, and keeps as many chunks as its cache holds, those used
-last; neighbours that are missing are one request, as of a store in a bucket.
+last: sources without a cache of a set size share the budget of the process
+evenly. Neighbours that are missing are one request, as of a store in a bucket.
 Stores without chunks count as if they had those of a new one.
 
 Runs of more rows than are looked at in seconds are sampled: some stretches of
@@ -14,6 +15,7 @@ the source's order, each with what was read just before it.
 import collections
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
@@ -26,6 +28,8 @@ from chomp_data.plans import batches_plan
 from chomp_data.plans import consumption
 from chomp_data.plans import rows_plan
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.stores import base
 from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads
 
@@ -81,8 +85,11 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   plan = pipe.run_plan
   if isinstance(plan, rows_plan.RowsPlan):
     first, last = (consumption.positions(plan, step) for step in (0, steps))
+    cache_bytes = _cache_bytes(plan.ordered)
     return {
-      name: _of_rows(source, first[name].consumed, last[name])
+      name: _of_rows(
+        source, cache_bytes[name], first[name].consumed, last[name]
+      )
       for name, source in plan.ordered.items()
     }
   if isinstance(plan, batches_plan.BatchesPlan) and pipe.sources:
@@ -90,13 +97,19 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   return {}
 
 
+def _cache_bytes(sources: Mapping[str, row_source.RowSource]) -> dict[str, int]:
+  """Returns the bytes of decoded tokens that a reader keeps of each source."""
+  stores_of_sources = [source.store for source in sources.values()]
+  return dict(zip(sources, base.cache_bytes(stores_of_sources), strict=True))
+
+
 class _Reader:
   """The cache of one reader of a store, and what it missed."""
 
-  def __init__(self, store: stores.Store):
+  def __init__(self, store: stores.Store, cache_bytes: int):
     self.store = store
     each = store.opened.chunk_tokens * store.opened.token_dtype.itemsize
-    self.room: int = max(1, store.cache_bytes // each)
+    self.room: int = max(1, cache_bytes // each)
     members = [store]
     if isinstance(store, concatenated.ConcatenatedStore):
       members = list(store.members)
@@ -187,10 +200,13 @@ class _Reader:
 
 
 def _of_rows(
-  source: source_trail.Ordered, first: int, position: consumption.Position
+  source: source_trail.Ordered,
+  cache_bytes: int,
+  first: int,
+  position: consumption.Position,
 ) -> Fetched:
   """Returns what rows from `first` to a place in a source's order fetch."""
-  reader = _Reader(source.store)
+  reader = _Reader(source.store, cache_bytes)
   last, skipped = position.consumed, position.skipped
   handed_out = position.delivered - first
   if handed_out <= MAX_ROWS:
@@ -202,7 +218,7 @@ def _of_rows(
   for number in range(0, handed_out - stride + 1, stride):
     begin = _row_of(first + number, skipped)
     begin, warm, end = _stretch(source, begin, last, reader.room)
-    sample = _Reader(source.store)
+    sample = _Reader(source.store, cache_bytes)
     for rows in _groups(warm, begin, skipped):
       sample.read(source.plan(rows))
       looked_at += len(rows)
@@ -260,11 +276,19 @@ def _groups(
 def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   """Returns what steps in buckets fetch."""
   names = pipe.source_names
-  readers_of_run = {name: _Reader(pipe.sources[name].store) for name in names}
+  cache_bytes = _cache_bytes(pipe.sources)
+
+  def cold_readers() -> dict[str, _Reader]:
+    return {
+      name: _Reader(pipe.sources[name].store, cache_bytes[name])
+      for name in names
+    }
+
+  readers_of_run = cold_readers()
   rows = dict.fromkeys(names, 0)
 
   def read(first: int, warm: int, end: int) -> None:
-    readers = {name: _Reader(pipe.sources[name].store) for name in names}
+    readers = cold_readers()
     for step in range(warm, end):
       if step == first:
         for reader in readers.values():

@@ -82,7 +82,7 @@ def _in_stored_order(source: options_lib.SourceOptions) -> bool:
 def _without_separator(
   options: options_lib.SourceOptions, source: row_source.RowSource
 ) -> bool:
-  rows, info = options.rows, source.store.tokenizer_info
+  rows, info = options.rows, source.store.opened.tokenizer
   several = packing_options.SequentialOptions, packing_options.BinOptions
   return (
     "add_eos" in options.unset

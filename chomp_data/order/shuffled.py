@@ -189,7 +189,7 @@ class ShuffledSource(row_source.RowSource):
     """
     if self.windows is not None:
       self.windows = self.windows.cached_within(cache_bytes)
-      self.store.set_cache_bytes(self.windows.total_bytes)
+      self.store.set_cache(self.windows.total_bytes)
 
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
     """Announces a reader to the wrapped source."""

@@ -268,7 +268,7 @@ def _resolved(
     line that is wrong.
   """
   ids = {entry.document for entry in entries if isinstance(entry.document, str)}
-  by_id = store.find_documents(sorted(ids)) if ids else {}
+  by_id = store.opened.ids.find(sorted(ids)) if ids else {}
   wrong: list[tuple[int, str]] = []
   located: list[tuple[int, _Entry]] = []
   count = store.num_documents

@@ -183,7 +183,7 @@ class HeldOut:
     trained = next(iter(run.sources.values())).store
     if (
       source_opening.tokenizers_differ(opened, trained)
-      or opened.tokenizer_info.vocab_size > run.vocab_size
+      or opened.opened.tokenizer.vocab_size > run.vocab_size
     ):
       raise schema.ConfigError(
         [
@@ -271,7 +271,7 @@ class HeldOut:
       return out
     spans = self.pipe.plan(0, self._steps)
     for document in np.unique(spans.document).tolist():
-      text = tokenizer.decode(self.store.read_document(document))
+      text = tokenizer.decode(stores.read_document(self.store, document))
       out[document] = len(text.encode())
     return out
 

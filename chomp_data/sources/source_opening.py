@@ -57,7 +57,7 @@ class Opening:
 
 def tokenizer_text(store: stores.Store) -> str:
   """Returns the name of the tokenizer of a store, for the log."""
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   kind, value = store.opened.tokenizer_identity or ("name", "unknown")
   if kind == "sha256":
     value = f"{info.kind} {value[:12]}"
@@ -127,7 +127,7 @@ def tokenizers_differ(store: stores.Store, second: stores.Store) -> bool:
 
 
 def _special(store: stores.Store) -> tuple[int | None, ...]:
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   return info.pad_id, info.bos_id, info.eos_id
 
 

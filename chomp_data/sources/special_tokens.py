@@ -62,7 +62,7 @@ def _added_problems(
   store: stores.Store, options: options_lib.FillerOptions, path: str
 ) -> list[str]:
   """Returns which added tokens the documents have already, or need."""
-  info, chats = store.tokenizer_info, store.opened.chats
+  info, chats = store.opened.tokenizer, store.opened.chats
   problems = [
     f"`{path}.add_{kind}` must be False, because the documents of {store.path}"
     f" have their {kind.upper()} already, got True. Unset it."
@@ -102,7 +102,7 @@ def _needs_eos(store: stores.Store) -> str:
 def eos_id(store: stores.Store, options: Any) -> int | None:
   """Returns the id of a source's EOS: its options', else the tokenizer's."""
   token_id = getattr(options, "eos_token_id", None)
-  return store.tokenizer_info.eos_id if token_id is None else token_id
+  return store.opened.tokenizer.eos_id if token_id is None else token_id
 
 
 def eos_ids(
@@ -173,11 +173,11 @@ def token_ids(
         f" {store.path} has no {kind} token. Set it, or do without it"
         " (filler, add_bos, add_eos, eos_before_document)."
       )
-    elif value >= store.tokenizer_info.vocab_size:
+    elif value >= store.opened.tokenizer.vocab_size:
       problems.append(
         schema.bad_value(
           f"{path}.{field}",
-          f"below the vocabulary size {store.tokenizer_info.vocab_size}",
+          f"below the vocabulary size {store.opened.tokenizer.vocab_size}",
           value,
           "Correct it.",
         )
@@ -199,5 +199,5 @@ def _token_id(
   field = f"{kind}_token_id"
   value = getattr(options, field)
   if value is None:
-    value = getattr(store.tokenizer_info, f"{kind}_id")
+    value = getattr(store.opened.tokenizer, f"{kind}_id")
   return field, value

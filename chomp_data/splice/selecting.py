@@ -213,7 +213,7 @@ class Selection:
     self._named: list[int] | None = None
     key = options.doc_key
     if key is not None:
-      documents = store.find_documents([key])[key]
+      documents = store.opened.ids.find([key])[key]
       if documents or not set(key) & _WILDCARDS:
         self._named = documents
 

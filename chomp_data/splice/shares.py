@@ -172,7 +172,7 @@ def _slots(
   # One pass over the store's ids, and none where no document is named.
   if not ids:
     return {}, []
-  documents_of = store.find_documents(ids)
+  documents_of = store.opened.ids.find(ids)
   selected = document_columns.int64(documents)
   order = np.argsort(selected, kind="stable")
   slots = {}
@@ -233,7 +233,7 @@ def _groups_by_meta(
     rows = document_fields.values(store, documents, [field])
     metadata = [value for (value,) in rows]
   else:
-    metadata = store.document_meta(documents)
+    metadata = stores.document_meta(store, documents)
   values = [value or REST for value in metadata]
   names = sorted(set(values))
   number = {name: i for i, name in enumerate(names)}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
   from chomp_data.stores.array_record.record_store import (
     open_array_records as open_array_records,
   )
+  from chomp_data.stores.base import document_meta as document_meta
+  from chomp_data.stores.base import read_document as read_document
   from chomp_data.stores.base import Store as Store
   from chomp_data.stores.concatenated import as_one as as_one
   from chomp_data.stores.kinds import open_store as open_store
@@ -44,6 +46,8 @@ _LAZY = {
   "ArrayRecordOptions": "chomp_data.stores.array_record.record_store",
   "ArrayRecordStore": "chomp_data.stores.array_record.record_store",
   "open_array_records": "chomp_data.stores.array_record.record_store",
+  "document_meta": "chomp_data.stores.base",
+  "read_document": "chomp_data.stores.base",
   "Store": "chomp_data.stores.base",
   "as_one": "chomp_data.stores.concatenated",
   "open_store": "chomp_data.stores.kinds",

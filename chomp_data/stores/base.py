@@ -10,6 +10,7 @@ and messages are written once, here and in the parts.
 
 import abc
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.index import integers
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import labels as labels_lib
@@ -36,7 +38,6 @@ DEFAULT_CACHE_BYTES = 256 * 2**20
 
 CACHE_BYTES = schema.integer(0, 2**63 - 1)
 _BATCH = schema.integer(1)
-_IDS = schema.sequence(schema.text(empty=True))
 
 
 class Tokens(Protocol):
@@ -64,7 +65,7 @@ class Tokens(Protocol):
     ...
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """See `Store.set_cache_bytes`."""
+    """See `Store.set_cache`."""
     ...
 
 
@@ -152,9 +153,9 @@ class Store(abc.ABC):
     self._path = os.fspath(path)
     self._cache_bytes = cache_bytes
     self._expected_hash: str | None = None
-    # Of tokens, once `set_cache_bytes` was called.
+    # Of tokens, once `set_cache` was called.
     self._token_cache_bytes: int | None = None
-    # A directory and its bound, once `set_cache_dir` was called.
+    # A directory and its bound, once `set_cache` was called with it.
     self._cache_dir: tuple[str, int] | None = None
     self._opened: Opened | None = None
 
@@ -225,11 +226,6 @@ class Store(abc.ABC):
     return self._expected_hash or self.opened.hash
 
   @property
-  def tokenizer_info(self) -> vocabulary.TokenizerInfo:
-    """The tokenizer of the tokens."""
-    return self.opened.tokenizer
-
-  @property
   def num_documents(self) -> int:
     """Documents, those of no token included."""
     return len(self.opened.documents)
@@ -244,49 +240,52 @@ class Store(abc.ABC):
     """What was read of the tokens in this process."""
     return self.opened.tokens.counters
 
-  @property
-  def cache_bytes(self) -> int:
-    """Most bytes of decoded chunks of tokens that are kept."""
-    if self._token_cache_bytes is None:
-      return self._cache_bytes
-    return self._token_cache_bytes
-
-  @schema.arguments(cache_bytes=CACHE_BYTES)
-  def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Bounds the decoded chunks of tokens that are kept, here and pickled.
-
-    Args:
-      cache_bytes: Most bytes, at least one chunk's whatever it says. Nothing
-        changes for tokens that are not compressed: they are mapped.
-
-    Raises:
-      ValueError: If it is negative.
-    """
-    self._token_cache_bytes = cache_bytes
-    self.opened.tokens.set_cache_bytes(cache_bytes)
-
-  @schema.arguments(directory=schema.path(), most_bytes=schema.integer(1))
-  def set_cache_dir(self, directory: str, most_bytes: int) -> None:
-    """Keeps chunks that come from a bucket on a local disk, too.
+  @schema.arguments(
+    cache_bytes=schema.optional(CACHE_BYTES),
+    directory=schema.optional(schema.path()),
+    most_bytes=schema.optional(schema.integer(1)),
+  )
+  def set_cache(
+    self,
+    cache_bytes: int | None = None,
+    *,
+    directory: str | None = None,
+    most_bytes: int | None = None,
+  ) -> None:
+    """Bounds the decoded chunks that are cached; holds for pickles, too.
 
     Args:
-      directory: A local one, which processes and runs may share.
-      most_bytes: Of all files in it.
+      cache_bytes: Most bytes of decoded tokens in memory, at least those of
+        one chunk. None: as before. Nothing changes for tokens that are not
+        compressed: they are mapped.
+      directory: A local directory where chunks of a bucket are cached, too.
+        Processes and runs may share it. None: as before.
+      most_bytes: Of all files in `directory`, which needs it.
 
     Raises:
-      StoreError: If the store is not in a bucket, or the directory cannot be
-        written to.
+      ValueError: If a number is out of range, or `most_bytes` is missing.
+      StoreError: If there is a `directory` for a store that is in no bucket, or
+        it cannot be written to.
     """
-    if not self.opened.is_remote:
-      raise errors.StoreError(
-        f"`cache_dir` must be None for a store on a local disk, got"
-        f" {directory!r} for {self._path}. Leave it out."
+    if (directory is None) != (most_bytes is None):
+      raise ValueError(
+        "`most_bytes` must be set where `directory` is, and only there, got"
+        f" {most_bytes!r} and {directory!r}."
       )
-    disk_cache.DiskCache(directory, most_bytes)
-    self._cache_dir = directory, most_bytes
-    # Opened again with it: so far the manifest was read, and no chunk.
-    self._opened = None
-    vars(self).pop("labels", None)
+    if directory is not None and most_bytes is not None:
+      if not self.opened.is_remote:
+        raise errors.StoreError(
+          f"`cache_dir` must be None for a store on a local disk, got"
+          f" {directory!r} for {self._path}. Leave it out."
+        )
+      disk_cache.DiskCache(directory, most_bytes)
+      self._cache_dir = directory, most_bytes
+      # Opened again with it: so far the manifest was read, and no chunk.
+      self._opened = None
+      vars(self).pop("labels", None)
+    if cache_bytes is not None:
+      self._token_cache_bytes = cache_bytes
+      self.opened.tokens.set_cache_bytes(cache_bytes)
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns where documents lie.
@@ -414,11 +413,6 @@ class Store(abc.ABC):
     self.copy_tokens(starts, lengths, out, ends - lengths)
     return out
 
-  def read_document(self, document: int) -> np.ndarray:
-    """Returns a document's tokens, int32[length]; raises as `bounds`."""
-    number = integers.array("document", [integers.whole("document", document)])
-    return self.read_tokens(*self.bounds(number))
-
   def document_ids(self, documents: Sequence[int] | np.ndarray) -> list[str]:
     """Returns the ids of documents, in the order given.
 
@@ -430,39 +424,6 @@ class Store(abc.ABC):
       StoreError: If the ids were altered.
     """
     return self.opened.ids.take(self._existing(documents))
-
-  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
-    """Finds documents by id, in at most one pass over the store's ids.
-
-    Args:
-      ids: What to look for.
-
-    Returns:
-      The documents of each id, in ascending order; none or several happen.
-    """
-    ids = schema.argument("ids", _IDS, ids)
-    return self.opened.ids.find(ids)
-
-  def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
-    """Returns what tools/prepare.py --meta_key kept of documents.
-
-    Args:
-      documents: Indices, in any order.
-
-    Returns:
-      Their strings, in the order given; '' where a document had none.
-
-    Raises:
-      IndexError: If there is no such document.
-      StoreError: If nothing was kept, or it was altered.
-    """
-    documents = self._existing(documents)
-    if self.opened.meta is None:
-      raise errors.StoreError(
-        f"{self._path} must be prepared with --meta_key to keep something of"
-        " each document, got a store without."
-      )
-    return self.opened.meta.take(documents)
 
   def _existing(self, documents: Sequence[int] | np.ndarray) -> np.ndarray:
     """Returns documents as int64[N]; raises IndexError where there is none."""
@@ -478,7 +439,59 @@ def tokenizer_file(store: Store) -> bytes:
   if store.opened.tokenizer_file is None:
     raise errors.StoreError(
       f"{store.path} must hold the file of its tokenizer, got a tokenizer of"
-      f" kind {store.tokenizer_info.kind!r}, which has none here. Decode with"
+      f" kind {store.opened.tokenizer.kind!r}, which has none here. Decode with"
       " the tokenizer that made the tokens."
     )
   return store.opened.tokenizer_file()
+
+
+def cache_bytes(all_stores: Collection[Store]) -> list[int]:
+  """Returns the bytes of decoded tokens that one process keeps of each store.
+
+  Those of `set_cache`; the other stores share the budget of the process, and
+  each has a bound besides.
+  """
+  sharing = sum(store._token_cache_bytes is None for store in all_stores)
+  equal_share = chunk_cache.PROCESS_BUDGET.capacity // max(sharing, 1)
+  return [
+    min(store._cache_bytes, equal_share)
+    if store._token_cache_bytes is None
+    else store._token_cache_bytes
+    for store in all_stores
+  ]
+
+
+def read_document(store: Store, document: int) -> np.ndarray:
+  """Returns a document's tokens, int32[length].
+
+  Raises:
+    IndexError: If there is no such document.
+    StoreError: If its offsets or tokens were altered.
+  """
+  number = integers.array("document", [integers.whole("document", document)])
+  return store.read_tokens(*store.bounds(number))
+
+
+def document_meta(
+  store: Store, documents: Sequence[int] | np.ndarray
+) -> list[str]:
+  """Returns the metadata that `--meta_key` stored of documents.
+
+  Args:
+    store: Where the documents are.
+    documents: Indices, in any order.
+
+  Returns:
+    Their strings, in the order given; '' where a document had none.
+
+  Raises:
+    IndexError: If there is no such document.
+    StoreError: If the store has no metadata, or it was altered.
+  """
+  numbers = documents_lib.existing(documents, store.num_documents, store.path)
+  if store.opened.meta is None:
+    raise errors.StoreError(
+      f"{store.path} must be prepared with --meta_key to keep something of"
+      " each document, got a store without."
+    )
+  return store.opened.meta.take(numbers)

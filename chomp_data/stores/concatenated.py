@@ -121,7 +121,9 @@ def _check_alike(one: base.Store, other: base.Store) -> None:
   first, second = identities
   differ = first and second and first[0] == second[0] and first != second
   rules = [
-    dataclasses.replace(store.tokenizer_info, kind="", sha256="", vocab_size=0)
+    dataclasses.replace(
+      store.opened.tokenizer, kind="", sha256="", vocab_size=0
+    )
     for store in (one, other)
   ]
   if differ or rules[0] != rules[1]:
@@ -133,7 +135,7 @@ def _check_alike(one: base.Store, other: base.Store) -> None:
 
 
 def _shown(store: base.Store) -> str:
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   _, value = store.opened.tokenizer_identity or ("", "an unknown one")
   return (
     f"{value[:16]} (pad {info.pad_id}, BOS {info.bos_id}, EOS {info.eos_id},"
@@ -296,10 +298,10 @@ class _Tokens:
     return any(more)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Shares the bytes by tokens; see `base.Store.set_cache_bytes`."""
+    """Shares the bytes by tokens; see `base.Store.set_cache`."""
     total = max(1, self.parts.total)
     for store in self._members:
-      store.set_cache_bytes(cache_bytes * store.num_tokens // total)
+      store.set_cache(cache_bytes * store.num_tokens // total)
 
 
 class _Weights:

@@ -97,7 +97,9 @@ def _document_batch(
     store.read_tokens(start, total),
     lengths,
     store.document_ids(documents),
-    store.document_meta(documents) if store.opened.meta is not None else None,
+    base.document_meta(store, documents)
+    if store.opened.meta is not None
+    else None,
     labels,
     weights,
   )
@@ -115,11 +117,11 @@ def writer_of(
     store: The other one: its tokenizer, labels, weights and metadata.
     **options: Of `StoreWriter`: compression, chunk, chunks_per_shard.
   """
-  kind = store.tokenizer_info.kind
+  kind = store.opened.tokenizer.kind
   has_file = vocabulary.TOKENIZER_FILES.get(kind) is not None
   return store_writer.StoreWriter(
     directory,
-    store.tokenizer_info,
+    store.opened.tokenizer,
     tokenizer_file=base.tokenizer_file(store) if has_file else None,
     has_meta=store.opened.meta is not None,
     levels=store.labels.levels.tolist() if store.labels.has_runs else None,

@@ -57,7 +57,7 @@ def verify_store(
   _check_labels(opened)
   for _ in store.iter_lengths():
     pass
-  store.find_documents([])
+  store.opened.ids.find([])
   if store.opened.meta is not None:
     for _ in store.opened.meta.batches():
       pass

@@ -197,7 +197,7 @@ def opened(directory: pathlib.Path, arm: str, seed: int) -> pipeline.Pipeline:
   pipe = chomp_data.build(config(directory, arm, seed))
   if _SHUFFLES[arm]["kind"] != "block":
     for source in pipe.sources.values():
-      source.store.set_cache_bytes(_CACHE_BYTES)
+      source.store.set_cache(_CACHE_BYTES)
   return pipe
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import reading
+from chomp_data.storage import chunk_cache
 from chomp_data.testing import stores as testing_stores
 from tests.audit import small_runs
 
@@ -56,7 +57,7 @@ def build(data, room):
   pipe = pipeline.build(data)
   for own in pipe.sources.values():
     size = own.store.opened.token_dtype.itemsize
-    own.store.set_cache_bytes(room * CHUNK * size)
+    own.store.set_cache(room * CHUNK * size)
   return pipe
 
 
@@ -83,6 +84,22 @@ def test_the_chunks_of_a_mix_are_told_by_source(paths):
   pipe = build(data, 1_000)
   found = reading.fetched(pipe, 52)
   assert {n: own.chunks for n, own in found.items()} == read(pipe, 52, 4)
+
+
+def test_sources_share_the_budget_of_a_process(paths, monkeypatch):
+  own = pipeline.build(run(paths, "sequential", "full"))
+  chunk_bytes = CHUNK * own.sources["web"].store.opened.token_dtype.itemsize
+  budget = chunk_cache.PROCESS_BUDGET
+  counts = {}
+  for room in (20, 40):
+    monkeypatch.setattr(budget, "capacity", room * chunk_bytes)
+    found = reading.fetched(own, own.num_steps)
+    counts[room] = {name: each.chunks for name, each in found.items()}
+  # Half of 40 chunks for each of two sources, as a cache of 20 chunks.
+  pipe = build(run(paths, "sequential", "full"), 20)
+  alone = reading.fetched(pipe, pipe.num_steps)
+  assert {name: each.chunks for name, each in alone.items()} == counts[40]
+  assert counts[20]["web"] > counts[40]["web"]
 
 
 @pytest.mark.parametrize("shuffle", ["none", "block", "full"])

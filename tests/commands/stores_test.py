@@ -59,7 +59,7 @@ def store(tmp_path):
 def held(path, **options):
   own = stores.open_store(path, **options)
   return [
-    (own.document_ids([i])[0], own.read_document(i).tolist())
+    (own.document_ids([i])[0], stores.read_document(own, i).tolist())
     for i in range(own.num_documents)
   ]
 
@@ -271,7 +271,7 @@ def test_convert_makes_stores_of_other_tools_data(tmp_path, call):
   found = stores.open_store(tmp_path / "own")
   assert found.num_documents == 6
   assert found.document_ids([5])[0] == "cache:5"
-  assert found.tokenizer_info.vocab_size == 100_000
+  assert found.opened.tokenizer.vocab_size == 100_000
 
 
 # --- splitting ---------------------------------------------------------------

@@ -244,7 +244,7 @@ def around_chats(names, found):
   chats = next(iter(found)).replace("tokenizer.json", "byte")
   pages.run_line(chats.replace("data/chats", "data/bytes"))
   plain = stores.open_store("data/bytes")
-  text = plain.read_document(0).astype(np.uint8).tobytes().decode()
+  text = stores.read_document(plain, 0).astype(np.uint8).tobytes().decode()
   preview, shown = pages.blocks("chats.md", "text")
   assert preview.text in [done.stdout for done in found.values()]
   assert text == shown.text.removesuffix("\n")
@@ -328,7 +328,7 @@ def around_inspect(names, found):
 def around_labels(names, found):
   like = testing_stores.make_store("like", [[3]], bos_id=2)
   names |= {
-    "tokenizer_info": like.tokenizer_info,
+    "tokenizer_info": like.opened.tokenizer,
     "jnp": jnp,
     "nll": np.ones((1, 2)),
     "batch": {"loss_mask": np.ones((1, 2), np.bool_)},
@@ -430,7 +430,7 @@ def around_stores(names, found):
   assert pipe.sources["web"].store.num_documents == 400
   web = stores.open_store("data/web")
   assert names["first"].tolist() == web.read_tokens([0], [10]).tolist()
-  assert names["document"].tolist() == web.read_document(0).tolist()
+  assert names["document"].tolist() == stores.read_document(web, 0).tolist()
 
 
 @around("stock_grain.md")
@@ -468,9 +468,9 @@ def around_tokenized(names, found):
 @around("tokenizers.md")
 def around_tokenizers(names, found):
   yield
-  info = stores.open_store("data/corpus").tokenizer_info
+  info = stores.open_store("data/corpus").opened.tokenizer
   assert info.kind == "huggingface"
-  info = stores.open_store("data/ranks").tokenizer_info
+  info = stores.open_store("data/ranks").opened.tokenizer
   assert (info.eos_id, info.pad_id) == (256, 100_300)
 
 

@@ -34,7 +34,7 @@ def write(root: pathlib.Path, stdlib_store: str) -> None:
   (root / "data").mkdir()
   (root / "data" / "stdlib").symlink_to(stdlib_store)
   (root / "configs").symlink_to(pages.ROOT / "configs")
-  info = stores.open_store(stdlib_store).tokenizer_info
+  info = stores.open_store(stdlib_store).opened.tokenizer
   rng = np.random.default_rng(0)
   for name in ("web", "code", "a", "b", "held_out", "notes", "packages"):
     documents = [rng.integers(3, 250, n) for n in rng.integers(1, 400, 200)]

@@ -21,7 +21,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 def store(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   like = testing_stores.make_store(tmp_path / "like", [[3]], bos_id=2)
-  names = {"tokenizer_info": like.tokenizer_info}
+  names = {"tokenizer_info": like.opened.tokenizer}
   exec(next(own for own in BLOCKS if "write_store" in own), names)
   return names["store"]
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from chomp_data import errors
+from chomp_data import stores
 from chomp_data.prepare import chats
 from chomp_data.prepare import labelled
 from chomp_data.prepare import records
@@ -270,4 +271,4 @@ def test_a_hundred_chats_with_tools_count_as_transformers_does(
   )
   for i, row in enumerate(rows):
     tokens, _ = both.expected(row["messages"], row["tools"])
-    assert store.read_document(i).tolist() == tokens
+    assert stores.read_document(store, i).tolist() == tokens

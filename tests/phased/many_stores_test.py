@@ -88,18 +88,18 @@ def test_documents_follow_each_other(paths):
   members = [stores.open_store(path) for path in paths]
   store = stores.as_one(members)
   expected = [
-    (member.document_ids([i])[0], member.read_document(i).tolist())
+    (member.document_ids([i])[0], stores.read_document(member, i).tolist())
     for member in members
     for i in range(member.num_documents)
   ]
   found = [
-    (store.document_ids([i])[0], store.read_document(i).tolist())
+    (store.document_ids([i])[0], stores.read_document(store, i).tolist())
     for i in range(store.num_documents)
   ]
   assert found == expected
   lengths = np.concatenate([own for _, own in store.iter_lengths(7)])
   assert lengths.tolist() == [len(tokens) for _, tokens in expected]
-  assert store.find_documents(["b3", "c0", "x"]) == {
+  assert store.opened.ids.find(["b3", "c0", "x"]) == {
     "b3": [33],
     "c0": [47],
     "x": [],
@@ -122,7 +122,7 @@ def test_documents_follow_each_other(paths):
     len(tokens),
   ]
   assert (
-    pickle.loads(pickle.dumps(store)).read_document(31).tolist()
+    stores.read_document(pickle.loads(pickle.dumps(store)), 31).tolist()
     == (expected[31][1])
   )
 
@@ -205,7 +205,7 @@ def test_a_run_of_many_stores_is_one_of_the_merged_store(paths, tmp_path, rows):
   count = opened.num_documents
   testing_stores.make_store(
     tmp_path / "all",
-    [opened.read_document(i) for i in range(count)],
+    [stores.read_document(opened, i) for i in range(count)],
     ids=opened.document_ids(np.arange(count)),
   )
   many = pipeline.build(config(paths, rows))

@@ -53,7 +53,7 @@ def lines(tmp_path):
 def trained_text(store, document):
   """The bytes of a document that are trained on, where bytes are tokens."""
   begin, length = store.bounds(np.asarray([document]))
-  tokens = store.read_document(document)
+  tokens = stores.read_document(store, document)
   trained = np.zeros(len(tokens), bool)
   _, low, high, level = store.labels.runs(begin, length)
   for first, last, own in zip(low, high, level, strict=True):
@@ -129,8 +129,8 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
     chat=chats.ChatOptions(template),
     train=run_tokenizer.TrainOptions("bpe", 300),
   )
-  info = store.tokenizer_info
-  tokens = store.read_document(1)
+  info = store.opened.tokenizer
+  tokens = stores.read_document(store, 1)
   assert tokens[0] == info.bos_id
   assert tokens[-1] == info.eos_id
   assert (tokens == info.eos_id).sum() == 4
@@ -178,7 +178,7 @@ def test_batches_train_on_what_the_assistant_says(lines, prepare):
         text = targets[targets < 256].astype(np.uint8).tobytes().decode()
         found.append(text)
         # The end of an answer is learnt, too.
-        assert targets[-1] == store.tokenizer_info.eos_id
+        assert targets[-1] == store.opened.tokenizer.eos_id
   answers = ["\n\n".join(said(chat(i))) for i in range(40)]
   assert sorted(found) == sorted(answers)
 
@@ -429,7 +429,7 @@ def test_tables_add_no_nulls_to_messages_and_tools(kind, tmp_path, prepare):
   )
   decode = tokenizers.load_tokenizer(store).decode
   for i, row in enumerate(rows):
-    text = decode(store.read_document(i)).removesuffix(".")
+    text = decode(stores.read_document(store, i)).removesuffix(".")
     if kind == "jsonl":
       assert text == f"{json.dumps(row['tools'])}{json.dumps(row['messages'])}"
     found, end = json.JSONDecoder().raw_decode(text)

@@ -35,7 +35,7 @@ def lines(tmp_path):
 
 
 def kept(store):
-  return store.document_meta(np.arange(store.num_documents))
+  return stores.document_meta(store, np.arange(store.num_documents))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -43,7 +43,7 @@ def digest(path):
 def texts_of(store):
   tokenizer = tokenizers.load_tokenizer(store)
   return {
-    store.document_ids([i])[0]: tokenizer.decode(store.read_document(i))
+    store.document_ids([i])[0]: tokenizer.decode(stores.read_document(store, i))
     for i in range(store.num_documents)
   }
 
@@ -90,7 +90,7 @@ def test_real_text_round_trips(tmp_path, prepare):
   assert store.num_documents == len(files) > 10
   for i, file in enumerate(files):
     assert store.document_ids([i])[0] == file.name
-    got = store.read_document(i).astype("uint8").tobytes()
+    got = stores.read_document(store, i).astype("uint8").tobytes()
     assert got == file.read_bytes()
 
 
@@ -298,7 +298,7 @@ def test_bytes_that_are_no_utf8_are_taken_on_request_only(corpus, prepare):
   ):
     prepare(corpus)
   store, _ = prepare(corpus / "late.txt", encoding_errors="replace")
-  assert store.read_document(0)[-1] == 0xE9
+  assert stores.read_document(store, 0)[-1] == 0xE9
 
 
 def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):

@@ -59,13 +59,13 @@ def interrupt(monkeypatch, done):
 def test_a_tokenizer_is_trained_on_the_inputs(lines, prepare):
   store, written = prepare(lines, train=BPE)
   assert written
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   assert (info.kind, info.vocab_size) == ("huggingface", 300)
   assert (info.pad_id, info.eos_id, info.bos_id) == (0, 1, 2)
   loaded = tokenizers.load_tokenizer(store)
-  text = loaded.decode(store.read_document(2))
+  text = loaded.decode(store_base.read_document(store, 2))
   assert text == "le chat était là 2 le chat était là"
-  assert len(store.read_document(2)) < len(text.encode())
+  assert len(store_base.read_document(store, 2)) < len(text.encode())
   _, written = prepare(lines, train=BPE)
   assert not written
 

@@ -207,7 +207,7 @@ def test_a_store_alone_decodes(tmp_path, corpus, prepare, kind):
     file.unlink()
   store = stores.open_store(store.path)
   loaded = tokenizers.load_tokenizer(store)
-  assert loaded.info == store.tokenizer_info
+  assert loaded.info == store.opened.tokenizer
   assert loaded.info.kind == kind == made.info.kind
   if kind == "tiktoken":
     assert loaded.info.eos_id == 260
@@ -218,7 +218,7 @@ def test_a_store_alone_decodes(tmp_path, corpus, prepare, kind):
     )
     assert again.info == loaded.info
   texts = {
-    store.document_ids([i])[0]: loaded.decode(store.read_document(i))
+    store.document_ids([i])[0]: loaded.decode(stores.read_document(store, i))
     for i in range(store.num_documents)
   }
   assert texts["deep/er/c.txt"] == "日本語 🎉"

@@ -134,16 +134,16 @@ def test_a_store_gives_its_tokenizer_back(tmp_path, corpus, prepare):
   store, _ = prepare(corpus, tokenizer=spec)
   path.unlink()
   loaded = tokenizers.load_tokenizer(store)
-  assert loaded.info == store.tokenizer_info
+  assert loaded.info == store.opened.tokenizer
   assert loaded.info.pad_id == 0
   texts = {
-    store.document_ids([i])[0]: loaded.decode(store.read_document(i))
+    store.document_ids([i])[0]: loaded.decode(stores.read_document(store, i))
     for i in range(store.num_documents)
   }
   assert texts["deep/er/c.txt"] == "日本語 🎉"
   store, _ = prepare(corpus, output="bytes")
   loaded = tokenizers.load_tokenizer(store)
-  assert loaded.decode(store.read_document(0)).startswith("première")
+  assert loaded.decode(stores.read_document(store, 0)).startswith("première")
 
 
 def test_an_altered_tokenizer_in_a_store_is_refused(tmp_path, corpus, prepare):

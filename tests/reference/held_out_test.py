@@ -122,7 +122,9 @@ def test_p_z_is_the_probability_of_a_windows_continuation(pipe, model):
   records = asked.measure(model, 7, None)
   store = pipe.sources["text"].store
   for own in records:
-    text = store.read_document(own["document"]).astype(np.uint8).tobytes()
+    text = (
+      stores.read_document(store, own["document"]).astype(np.uint8).tobytes()
+    )
     last = len(text) - 10
     starts = sorted({0, last // 2, last})
     logs = [

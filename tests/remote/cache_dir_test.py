@@ -35,7 +35,7 @@ def url(request, gs_bucket, tmp_path):
 
 def opened(url, directory, most_bytes=2**30):
   store = stores.open_store(url)
-  store.set_cache_dir(str(directory), most_bytes)
+  store.set_cache(directory=str(directory), most_bytes=most_bytes)
   return store
 
 
@@ -157,7 +157,9 @@ def test_a_directory_that_cannot_be_written_is_refused(url, tmp_path):
 
 def test_a_local_store_needs_none(tmp_path, url):
   with pytest.raises(errors.StoreError, match="must be None for a store on a"):
-    stores.open_store(tmp_path / "local").set_cache_dir(str(tmp_path), 2**20)
+    stores.open_store(tmp_path / "local").set_cache(
+      directory=str(tmp_path), most_bytes=2**20
+    )
 
 
 def test_a_run_names_it_and_is_the_same_run(gs_bucket, url, tmp_path):
@@ -175,3 +177,11 @@ def test_a_run_names_it_and_is_the_same_run(gs_bucket, url, tmp_path):
       np.testing.assert_array_equal(batches[step]["tokens"], tokens)
   assert not gs_bucket.reads("/tokens/c/")
   assert kept(tmp_path / "cache")
+
+
+def test_a_directory_needs_a_bound(tmp_path, url):
+  store = stores.open_store(url)
+  with pytest.raises(ValueError, match="`most_bytes` must be set where"):
+    store.set_cache(directory=str(tmp_path))
+  with pytest.raises(ValueError, match="got 5 and None"):
+    store.set_cache(most_bytes=5)

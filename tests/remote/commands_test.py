@@ -61,7 +61,7 @@ def held(path):
 
 def held_by(own):
   return [
-    (own.document_ids([i])[0], own.read_document(i).tolist())
+    (own.document_ids([i])[0], stores.read_document(own, i).tolist())
     for i in range(own.num_documents)
   ]
 

@@ -164,11 +164,11 @@ def test_it_opens_by_no_reads_of_tokens_once_it_was_indexed(
   s3_bucket.clear()
   store = levanter_test.opened(url)
   assert not s3_bucket.reads("/c/")
-  store.set_cache_dir(str(tmp_path / "chunks"), 2**20)
+  store.set_cache(directory=str(tmp_path / "chunks"), most_bytes=2**20)
   everything = np.asarray([0]), np.asarray([store.num_tokens])
   wanted = store.read_tokens(*everything).tolist()
   again = levanter_test.opened(url)
-  again.set_cache_dir(str(tmp_path / "chunks"), 2**20)
+  again.set_cache(directory=str(tmp_path / "chunks"), most_bytes=2**20)
   damaged = sorted((tmp_path / "chunks").glob("*/*.7"))[0]
   damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
   s3_bucket.clear()

@@ -82,10 +82,10 @@ def test_it_is_the_store_that_it_is_locally(url, local):
     map(list, (own for _, own in other.iter_lengths()))
   )
   for document, tokens in enumerate(DOCUMENTS):
-    assert store.read_document(document).tolist() == tokens.tolist()
-  assert pickle.loads(pickle.dumps(store)).read_document(3).tolist() == (
-    DOCUMENTS[3].tolist()
-  )
+    assert stores.read_document(store, document).tolist() == tokens.tolist()
+  assert stores.read_document(
+    pickle.loads(pickle.dumps(store)), 3
+  ).tolist() == (DOCUMENTS[3].tolist())
 
 
 def test_random_spans_are_those_of_the_tokens(url):
@@ -263,7 +263,7 @@ def test_threads_that_read_at_once_read_right_while_the_room_changes(
       if i % 3 == seed:
         store.prefetch(starts, lengths)
       if i % 5 == 4:
-        store.set_cache_bytes(int(rng.integers(1, 9)) * 2 * CHUNK)
+        store.set_cache(int(rng.integers(1, 9)) * 2 * CHUNK)
       wanted = [TOKENS[s : s + n] for s, n in zip(starts, lengths, strict=True)]
       found = store.read_tokens(starts, lengths)
       if found.tolist() != np.concatenate(wanted).tolist():

@@ -115,9 +115,9 @@ def test_it_is_the_corpus_that_it_is_locally(url, local):
   assert store.document_ids([3, 0]) == other.document_ids([3, 0])
   again = pickle.loads(pickle.dumps(store))
   for document in (0, 17, 40):
-    tokens = other.read_document(document).tolist()
-    assert store.read_document(document).tolist() == tokens
-    assert again.read_document(document).tolist() == tokens
+    tokens = stores.read_document(other, document).tolist()
+    assert stores.read_document(store, document).tolist() == tokens
+    assert stores.read_document(again, document).tolist() == tokens
   assert opened(f"{url}.idx").hash == opened(f"{url}.bin").hash == other.hash
 
 
@@ -258,7 +258,7 @@ def test_a_page_that_was_kept_on_disk_is_not_asked_for_again(
   everything = np.asarray([0]), np.asarray([len(wanted)])
   for asked in (1, 0):
     store = opened(url)
-    store.set_cache_dir(str(tmp_path / "pages"), 2**20)
+    store.set_cache(directory=str(tmp_path / "pages"), most_bytes=2**20)
     _ = store.num_tokens
     s3_bucket.clear()
     assert store.read_tokens(*everything).tolist() == wanted

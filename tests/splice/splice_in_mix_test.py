@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data import stores
 from chomp_data.audit import coverage as coverage_lib
 from chomp_data.testing import stores as testing_stores
 
@@ -149,7 +150,8 @@ def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
     assert own.tokens.tolist() == [len(seen[d]) for d in sorted(rows)]
     assert own.distinct.tolist() == [len(set(seen[d])) for d in sorted(rows)]
     assert own.length.tolist() == [
-      len(pipe.sources[name].store.read_document(d)) for d in sorted(rows)
+      len(stores.read_document(pipe.sources[name].store, d))
+      for d in sorted(rows)
     ]
     if name == "books":
       assert own.columns.tolist() == [len(columns[d]) for d in sorted(rows)]

@@ -88,7 +88,9 @@ def index_of(path):
 
 
 def read_all(store):
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 def lists_of(documents):
@@ -102,7 +104,7 @@ def test_documents_are_those_of_the_equal_store(pair):
   corpus, store = pair
   assert corpus.num_documents == store.num_documents == len(LENGTHS)
   assert corpus.num_tokens == store.num_tokens == sum(LENGTHS)
-  assert corpus.tokenizer_info.vocab_size == store.tokenizer_info.vocab_size
+  assert corpus.opened.tokenizer.vocab_size == store.opened.tokenizer.vocab_size
   assert corpus.opened.chunk_tokens == 256 * 1024
   assert read_all(corpus) == read_all(store)
   wanted = np.asarray([10, 0, 4, 4, 1])
@@ -315,7 +317,7 @@ def test_options_are_the_tokenizer_of_the_store(tmp_path):
   )
   info = stores.open_store(
     tmp_path / "corpus", array_record=options
-  ).tokenizer_info
+  ).opened.tokenizer
   assert (info.pad_id, info.eos_id, info.bos_id) == (None, 1, 3)
   assert (info.adds_bos, info.adds_eos) == (True, False)
   assert info.kind == "custom"
@@ -332,7 +334,7 @@ def test_document_ids_name_file_and_record(make):
     f"{first}:\u0663",
   ]  # fmt: skip
   ids = [corpus.document_ids([i])[0] for i in range(5)]
-  assert corpus.find_documents([*ids, *wrong]) == {
+  assert corpus.opened.ids.find([*ids, *wrong]) == {
     **{name: [i] for i, name in enumerate(ids)},
     **{name: [] for name in wrong},
   }
@@ -500,21 +502,22 @@ def test_two_processes_at_once_build_one_index(tmp_path):
 
 def test_a_pickled_corpus_is_small_and_opens_at_first_use(make):
   corpus = make(documents_of(LENGTHS))
-  corpus.set_cache_bytes(4096)
+  corpus.set_cache(4096)
   data = pickle.dumps(corpus)
   assert len(data) < 700
   script = (
     "import pickle, sys\n"
+    "from chomp_data.stores import base\n"
     "store = pickle.loads(sys.stdin.buffer.read())\n"
     "assert 'opened' not in vars(store)\n"
-    "print(store.hash, store.read_document(6).tolist())\n"
-    "assert store.cache_bytes == 4096\n"
+    "print(store.hash, base.read_document(store, 6).tolist())\n"
+    "assert base.cache_bytes([store]) == [4096]\n"
     "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
   )
   done = subprocess.run(
     [sys.executable, "-c", script], input=data, capture_output=True, check=True
   )
-  expected = f"{corpus.hash} {corpus.read_document(6).tolist()}\n"
+  expected = f"{corpus.hash} {stores.read_document(corpus, 6).tolist()}\n"
   assert done.stdout.decode() == expected
 
 
@@ -544,7 +547,7 @@ def test_blocks_are_fetched_once_while_they_fit_the_cache(make):
   assert corpus.counters.chunks_fetched == 20
   assert corpus.counters.spans == corpus.counters.logical_reads == 280
   assert corpus.counters.cache_hits == corpus.counters.chunk_requests - 20
-  corpus.set_cache_bytes(0)
+  corpus.set_cache(0)
   for start in (0, 700, 0, 650):
     corpus.read_tokens(np.asarray([start]), np.asarray([100]))
   # The last span is of both blocks, one of which is the one that is kept.
@@ -642,7 +645,9 @@ def test_records_of_another_token_dtype_are_refused(tmp_path, wrote, most):
     if np.dtype(read).itemsize == np.dtype(wrote).itemsize:
       store = stores.open_store(tmp_path / "r", array_record=options)
       for document, tokens in enumerate(documents):
-        np.testing.assert_array_equal(store.read_document(document), tokens)
+        np.testing.assert_array_equal(
+          stores.read_document(store, document), tokens
+        )
       continue
     with pytest.raises(stores.StoreError, match=r"`token_dtype`"):
       stores.open_store(tmp_path / "r", array_record=options)
@@ -664,4 +669,4 @@ def test_narrow_records_are_not_taken_for_halves(tmp_path, documents):
   testing_stores.make_array_records(tmp_path / "r", documents)
   store = testing_stores.open_array_records(tmp_path / "r")
   for document, tokens in enumerate(documents):
-    np.testing.assert_array_equal(store.read_document(document), tokens)
+    np.testing.assert_array_equal(stores.read_document(store, document), tokens)

@@ -79,7 +79,9 @@ def alter(file):
 
 
 def held(store):
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 def test_a_copy_with_other_times_is_the_same_store(corpus):

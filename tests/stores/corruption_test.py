@@ -70,7 +70,7 @@ def read_all(path):
       array = store.arrays.array(name)
       array.read(0, array.entry.layout.size)
   for document in range(store.num_documents):
-    store.read_document(document)
+    stores.read_document(store, document)
   list(store.iter_lengths(2))
   return store.document_ids(range(store.num_documents))
 
@@ -106,7 +106,7 @@ def test_a_store_of_schema_1_reads_and_no_flipped_byte_of_it(old):
   assert store.manifest.schema == 1
   wanted = corpora.documents(old.name)
   for i, tokens in enumerate(wanted):
-    assert store.read_document(i).tolist() == tokens.tolist()
+    assert stores.read_document(store, i).tolist() == tokens.tolist()
   stores.verify_store(old)
   rng = np.random.default_rng(0)
   for file in files_of(old):

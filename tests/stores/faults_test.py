@@ -137,7 +137,7 @@ def read_all(kind, store):
     *optional,
     store.document_ids(documents),
     np.concatenate([length for _, length in store.iter_lengths()]),
-    *[store.read_document(i) for i in documents],
+    *[stores.read_document(store, i) for i in documents],
   ]
 
 
@@ -409,7 +409,7 @@ def test_damage_is_found_where_the_index_is_in_the_cache(tmp_path, monkeypatch):
   # Files of one name, size and time are two corpora at two places.
   for path, token in zip(paths, (1, 2), strict=True):
     store = testing_stores.open_array_records(path.parent)
-    assert store.read_document(0).tolist() == [token] * 100
+    assert stores.read_document(store, 0).tolist() == [token] * 100
   paths[0].write_bytes(paths[1].read_bytes())
   os.utime(paths[0], ns=(0, 0))
   shutil.rmtree(
@@ -424,10 +424,10 @@ def test_damage_is_found_where_the_index_is_in_the_cache(tmp_path, monkeypatch):
   with pytest.raises(
     stores.StoreError, match=f"{paths[0]}: record 0 .* If it is right as it is"
   ) as caught:
-    store.read_document(0)
+    stores.read_document(store, 0)
   shutil.rmtree(str(caught.value).rpartition("remove ")[2].removesuffix("."))
   store = testing_stores.open_array_records(paths[0].parent)
-  assert store.read_document(0).tolist() == [2] * 100
+  assert stores.read_document(store, 0).tolist() == [2] * 100
 
 
 def test_a_state_that_names_a_file_twice_is_refused(tmp_path):

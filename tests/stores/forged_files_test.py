@@ -131,7 +131,9 @@ def zarr(root):
 
 def read_store(root):
   store = stores.open_store(root)
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 def records(root):
@@ -141,7 +143,9 @@ def records(root):
 
 def read_records(root):
   store = testing_stores.open_array_records(root, "uint16")
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 def indexed_records(root):

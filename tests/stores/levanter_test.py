@@ -44,7 +44,9 @@ def opened(path, vocab_size=VOCAB, cache_bytes=2**28, **options):
 
 
 def held(store):
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 2**28])

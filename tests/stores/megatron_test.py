@@ -48,7 +48,9 @@ def opened(path, vocab_size=100_000, **options):
 
 
 def held(store):
-  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+  return [
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
+  ]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +72,11 @@ def test_what_megatron_wrote_is_what_is_read(
   assert store.opened.token_dtype == np.dtype(dtype)
   assert store.num_tokens == sum(map(len, documents(vocab_size)))
   assert store.document_ids([5, 0]) == [f"{name}:5", f"{name}:0"]
-  assert store.find_documents([f"{name}:3", "other"]) == {
+  assert store.opened.ids.find([f"{name}:3", "other"]) == {
     f"{name}:3": [3],
     "other": [],
   }
-  assert store.tokenizer_info.adds_eos
+  assert store.opened.tokenizer.adds_eos
 
 
 def test_sequences_are_documents_on_request(corpus):

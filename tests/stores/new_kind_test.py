@@ -162,12 +162,12 @@ def config(path, **sections):
 def test_a_store_of_a_new_kind_is_read_as_any_other(path):
   store = stores.open_store(path, npy=NpyOptions(**OPTIONS))
   assert store.num_documents == 45
-  documents = [store.read_document(i).tolist() for i in range(45)]
+  documents = [stores.read_document(store, i).tolist() for i in range(45)]
   assert documents == DOCUMENTS
-  assert store.find_documents(["#44", "none"]) == {"#44": [44], "none": []}
+  assert store.opened.ids.find(["#44", "none"]) == {"#44": [44], "none": []}
   assert store.opened.meta is None
   with pytest.raises(stores.StoreError, match="--meta_key"):
-    store.document_meta([0])
+    stores.document_meta(store, [0])
   with pytest.raises(stores.StoreError, match=r"file of its tokenizer.*custom"):
     base.tokenizer_file(store)
   with pytest.raises(IndexError, match=r"0 \.\. 44.* got 45"):
@@ -179,10 +179,10 @@ def test_a_pickled_store_of_a_new_kind_refuses_other_tokens(path):
   data = pickle.dumps(stores.open_store(path, npy=NpyOptions(**OPTIONS)))
   store = pickle.loads(data)
   assert "opened" not in vars(store)
-  assert store.read_document(1).tolist() == [8, 2]
+  assert stores.read_document(store, 1).tolist() == [8, 2]
   np.save(path, np.asarray([5, 2], np.uint16))
   with pytest.raises(stores.StoreError, match=rf"{store.hash}.* began with"):
-    pickle.loads(data).read_document(1)
+    stores.read_document(pickle.loads(data), 1)
 
 
 def test_a_whole_run_reads_a_new_kind(path, tmp_path):

@@ -146,7 +146,7 @@ def looked_at(monkeypatch):
 
 
 def read(store, document):
-  return store.read_document(document).tolist()
+  return stores.read_document(store, document).tolist()
 
 
 def test_no_shard_file_is_looked_at_to_open_a_store_of_many(path, looked_at):
@@ -239,15 +239,17 @@ def test_some_of_many_record_files_are_looked_at(records, looked_at):
 
 
 def test_a_record_file_that_nobody_looked_at_is_checked_when_read(records):
-  wanted = testing_stores.open_array_records(records).read_document(0).tolist()
+  wanted = stores.read_document(
+    testing_stores.open_array_records(records), 0
+  ).tolist()
   file = sorted(records.glob("*-of-*"))[7]
   other = records.parent / "other"
   testing_stores.make_array_records(other, [[1] * 20] * 10, files=1)
   file.write_bytes(next(other.iterdir()).read_bytes())
   store = testing_stores.open_array_records(records)
-  assert store.read_document(0).tolist() == wanted
+  assert stores.read_document(store, 0).tolist() == wanted
   with pytest.raises(stores.StoreError, match=f"{file}.* Put that file back"):
-    store.read_document(75)
+    stores.read_document(store, 75)
 
 
 def test_a_record_file_that_is_looked_at_is_indexed_again(records):
@@ -258,7 +260,7 @@ def test_a_record_file_that_is_looked_at_is_indexed_again(records):
   file.write_bytes(next(other.iterdir()).read_bytes())
   store = testing_stores.open_array_records(records)
   assert store.hash != before
-  assert store.read_document(80).tolist() == [1] * 20
+  assert stores.read_document(store, 80).tolist() == [1] * 20
 
 
 # --- save_to_disk ------------------------------------------------------------

@@ -254,7 +254,7 @@ def test_lookups_of_documents_do_not_disturb_the_counters(path):
   before = store.counters.snapshot()
   store.bounds(np.asarray([3, 0, 1]))
   store.document_ids([2, 0])
-  store.find_documents(["1"])
+  store.opened.ids.find(["1"])
   list(store.iter_lengths(2))
   assert store.counters == before
 
@@ -380,18 +380,18 @@ def test_a_smaller_cache_evicts_and_a_larger_one_holds_more(paths):
   store = compressed(paths, 8)
   for chunk in range(8):
     copy(store, *chunks_of(chunk))
-  store.set_cache_bytes(2 * CHUNK_BYTES)
+  store.set_cache(2 * CHUNK_BYTES)
   assert store.opened.tokens.cache.held == [6, 7]
-  store.set_cache_bytes(0)
+  store.set_cache(0)
   assert store.opened.tokens.cache.held == [7]
-  store.set_cache_bytes(AMPLE)
+  store.set_cache(AMPLE)
   copy(store, *chunks_of(*range(8)))
   assert fetched_by(store, copier(store), *chunks_of(*range(8))) == 0
 
 
 def test_a_pickled_store_keeps_the_size_of_its_cache(paths):
   store = compressed(paths, 1)
-  store.set_cache_bytes(8 * CHUNK_BYTES)
+  store.set_cache(8 * CHUNK_BYTES)
   again = pickle.loads(pickle.dumps(store))
   for reader in (store, again):
     copy(reader, *chunks_of(*range(10)))
@@ -404,14 +404,14 @@ def test_a_pickled_store_keeps_the_size_of_its_cache(paths):
 
 def test_the_size_of_the_cache_of_a_map_changes_nothing(paths):
   store = stores.open_store(paths["none"])
-  store.set_cache_bytes(0)
+  store.set_cache(0)
   assert copy(store, *spans_of((0, SIZE))).tolist() == TOKENS.tolist()
   assert fetched_by(store, copier(store), *spans_of((0, SIZE))) == 0
 
 
 def test_a_negative_size_of_the_cache_is_refused(path):
   with pytest.raises(ValueError, match=r"`cache_bytes` must .*got -1"):
-    stores.open_store(path).set_cache_bytes(-1)
+    stores.open_store(path).set_cache(-1)
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,7 @@ def test_threads_that_read_at_once_read_right(path, room):
         if i % 3 == seed % 3:
           store.prefetch(starts, lengths)
         if i % 20 == 19 and room == 3:
-          store.set_cache_bytes(int(rng.integers(1, 5)) * CHUNK_BYTES)
+          store.set_cache(int(rng.integers(1, 5)) * CHUNK_BYTES)
         found = copy(store, starts, lengths)
         if found.tolist() != naive_read(starts, lengths).tolist():
           failures.append((seed, i))

@@ -41,10 +41,10 @@ def test_stock_grain_reads_the_documents(both):
   files = sorted(str(own) for own in path.glob("*.array_record"))
   assert len(files) > 3
   source = grain.sources.ArrayRecordDataSource(files)
-  dtype = "<u2" if store.tokenizer_info.vocab_size <= 2**16 else "<u4"
+  dtype = "<u2" if store.opened.tokenizer.vocab_size <= 2**16 else "<u4"
   found = [np.frombuffer(source[i], dtype).tolist() for i in range(len(source))]
   assert found == [
-    store.read_document(i).tolist() for i in range(store.num_documents)
+    stores.read_document(store, i).tolist() for i in range(store.num_documents)
   ]
 
 
@@ -53,10 +53,10 @@ def test_it_opens_without_options_and_holds_the_same(both):
   found = stores.open_store(path)
   assert found.num_tokens == store.num_tokens
   assert found.opened.token_dtype == store.opened.token_dtype
-  one, other = found.tokenizer_info, store.tokenizer_info
+  one, other = found.opened.tokenizer, store.opened.tokenizer
   for name in ("vocab_size", "pad_id", "eos_id", "bos_id", "adds_eos"):
     assert getattr(one, name) == getattr(other, name), name
-  found.read_document(3)
+  stores.read_document(found, 3)
 
 
 @pytest.mark.parametrize(

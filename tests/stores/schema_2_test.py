@@ -97,7 +97,7 @@ def test_a_table_that_was_altered_is_named(tmp_path):
   file = tmp_path / "store" / "tables" / "tokens.0"
   file.write_bytes(bytes(len(file.read_bytes())))
   with pytest.raises(stores.StoreError, match=r"tables/tokens\.0 must have"):
-    stores.open_store(tmp_path / "store").read_document(0)
+    stores.read_document(stores.open_store(tmp_path / "store"), 0)
   with pytest.raises(stores.StoreError, match=r"tables/tokens\.0 must have"):
     stores.verify_store(tmp_path / "store")
 

@@ -46,12 +46,16 @@ def test_documents_round_trip(tmp_path, compression, vocab_size):
   assert store.num_documents == 7
   assert store.num_tokens == 61
   for i, document in enumerate(documents):
-    got = store.read_document(i)
+    got = stores.read_document(store, i)
     assert got.dtype == np.int32
     assert got.tolist() == document.tolist()
     assert store.document_ids([i])[0] == ids[i]
   assert store.document_ids([6, 0, 0]) == ["日本", "a", "a"]
-  assert store.find_documents(["e", "", "x"]) == {"e": [4, 5], "": [1], "x": []}
+  assert store.opened.ids.find(["e", "", "x"]) == {
+    "e": [4, 5],
+    "": [1],
+    "x": [],
+  }
   starts, lengths = store.bounds(np.asarray([5, 2, 2, 1]))
   assert starts.tolist() == [44, 3, 3, 3]
   assert lengths.tolist() == [17, 40, 40, 0]
@@ -77,7 +81,7 @@ def test_a_store_of_nothing_opens(tmp_path, compression):
   assert (store.num_documents, store.num_tokens) == (0, 0)
   assert list(store.iter_lengths()) == []
   assert store.read_tokens(np.zeros(0, int), np.zeros(0, int)).tolist() == []
-  assert store.find_documents(["a"]) == {"a": []}
+  assert store.opened.ids.find(["a"]) == {"a": []}
   stores.verify_store(tmp_path / "store")
 
 
@@ -91,8 +95,8 @@ def test_the_token_dtype_follows_the_vocabulary(tmp_path, vocab_size, dtype):
     tmp_path / "store", [[0, last]], vocab_size=vocab_size
   )
   assert store.opened.token_dtype == dtype
-  assert store.tokenizer_info.vocab_size == vocab_size
-  assert store.read_document(0).tolist() == [0, last]
+  assert store.opened.tokenizer.vocab_size == vocab_size
+  assert stores.read_document(store, 0).tolist() == [0, last]
   with pytest.raises(stores.StoreError, match=f"got {vocab_size}"):
     testing_stores.make_store(
       tmp_path / "more", [[0, vocab_size]], vocab_size=vocab_size
@@ -205,7 +209,7 @@ def test_a_span_out_of_bounds_is_refused(
     tmp_path / "store", documents_of([4, 5, 6]), compression=compression
   )
   # Checked chunks take another way through the reader.
-  assert len(store.read_document(2)) == 6
+  assert len(stores.read_document(store, 2)) == 6
   spans = np.asarray([[0, 1, 0]] * (count - 1) + [[start, length, position]])
   with pytest.raises(IndexError, match="must be within"):
     store.copy_tokens(
@@ -294,14 +298,15 @@ def test_the_hash_is_the_content_not_its_form(tmp_path):
 
 def test_a_pickled_store_is_small_and_opens_at_first_use(tmp_path):
   store = testing_stores.make_store(tmp_path / "store", documents_of([4, 5, 6]))
-  expected = store.read_document(1).tolist()
+  expected = stores.read_document(store, 1).tolist()
   data = pickle.dumps(store)
   assert len(data) < 400
   script = (
     "import pickle, sys\n"
+    "from chomp_data.stores import base\n"
     "store = pickle.loads(sys.stdin.buffer.read())\n"
     "assert 'opened' not in vars(store)\n"
-    "print(store.hash, store.read_document(1).tolist())\n"
+    "print(store.hash, base.read_document(store, 1).tolist())\n"
     "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
   )
   done = subprocess.run(
@@ -337,7 +342,7 @@ def test_a_cache_smaller_than_a_request_reads_right(tmp_path):
   path = tmp_path / "store"
   testing_stores.make_store(path, documents, chunk=8, compression="zstd")
   store = stores.open_store(path, cache_bytes=3 * 16)
-  assert store.read_document(0).tolist() == documents[0].tolist()
+  assert stores.read_document(store, 0).tolist() == documents[0].tolist()
   assert len(store.opened.tokens.cache.held) == 3
   assert store.counters.chunks_fetched == 25
 

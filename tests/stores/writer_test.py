@@ -73,7 +73,7 @@ def test_a_destination_in_use_is_kept(tmp_path):
     write(tmp_path / "store", [[3]])
   assert stores.open_store(tmp_path / "store").hash == first.hash
   second = write(tmp_path / "store", [[3]], overwrite=True)
-  assert second.read_document(0).tolist() == [3]
+  assert stores.read_document(second, 0).tolist() == [3]
   assert os.listdir(tmp_path) == ["store"]
 
 

@@ -63,7 +63,7 @@ def test_json_rows_are_the_pipelines_own(data, stdlib_store):
     assert record["source"] == "stdlib"
     (span,) = record["spans"]
     assert span["id"] == store.document_ids([span["document"]])[0]
-    document = store.read_document(span["document"])
+    document = stores.read_document(store, span["document"])
     text = document[span["start"] : span["start"] + span["length"]]
     low = span["column"]
     assert record["tokens"][low : low + span["length"]] == text.tolist()

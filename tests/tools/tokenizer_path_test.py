@@ -87,7 +87,7 @@ def test_prepare_inspect_train_and_resume_without_a_padding_token(
     *flags,
     check=True,
   )
-  info = stores.open_store(store).tokenizer_info
+  info = stores.open_store(store).opened.tokenizer
   assert info.pad_id is None
   line = f"Rows are padded with its EOS, id {info.eos_id},"
 

@@ -141,7 +141,7 @@ def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
   found = records(
     f"--config={config}", "--document=web/x", f"--checkpoint={tmp_path}/job"
   )
-  number = pipe.sources["web"].store.find_documents(["x"])["x"][0]
+  number = pipe.sources["web"].store.opened.ids.find(["x"])["x"][0]
   expected = visits.visits(pipe, "web", number, step, 10)
   assert [own["step"] for own in found] == [own.step for own in expected]
   assert [own["exposure"] for own in found] == [

@@ -184,7 +184,7 @@ def _tables(
     if decoder is None:
       table_of.append(-1)
       continue
-    key = source.store.tokenizer_info.sha256
+    key = source.store.opened.tokenizer.sha256
     if key not in tables:
       tables[key] = texts_lib.Texts(decoder.decode)
     table_of.append(list(tables).index(key))

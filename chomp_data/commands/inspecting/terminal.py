@@ -99,7 +99,7 @@ def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
   decoders: dict[str, Any] = dict.fromkeys(pipe.sources)
   for name, source in pipe.sources.items():
     # Stores of other tools have token ids and no more.
-    if source.store.tokenizer_info.kind != "custom":
+    if source.store.opened.tokenizer.kind != "custom":
       decoders[name] = tokenizers.load_tokenizer(source.store)
   return decoders
 

@@ -69,7 +69,7 @@ def _print(
     "length": int(length[0]),
   }
   if store.opened.meta is not None:
-    fields["meta"] = store.document_meta([document])[0]
+    fields["meta"] = stores.document_meta(store, [document])[0]
   if args.format == "json":
     body = {"tokens": tokens.tolist()} if text is None else {"text": text}
     print(json.dumps({**fields, **body}))

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def record(store: stores.Store) -> dict[str, Any]:
   """Returns what there is to tell, as JSON values."""
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   fields: dict[str, Any] = {
     "path": store.path,
     "kind": type(store).__name__.removesuffix("Store"),

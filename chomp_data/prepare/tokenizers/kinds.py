@@ -124,7 +124,7 @@ def load_tokenizer(store: "stores.Store") -> base.Tokenizer:
   # Not at import: workers need no store.
   from chomp_data.stores import base as store_base
 
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   if info.kind == BYTE:
     if info.sha256 != byte_tokenizer.ByteTokenizer.info.sha256:
       raise stores.StoreError(

@@ -93,7 +93,7 @@ def write_files(
       f"{store.path} must be without labels and weights to be written as"
       " ArrayRecord, which has no place for them, got some. Keep it in zarr."
     )
-  info = store.tokenizer_info
+  info = store.opened.tokenizer
   dtype = np.dtype(manifest.token_dtype(info.vocab_size)).newbyteorder("<")
   first = _first_documents(store, max(1, file_bytes // dtype.itemsize))
   staging.mkdir(parents=True)
@@ -166,7 +166,7 @@ def prepared_at(path: pathlib.Path) -> dict[str, Any] | None:
 def array_hashes(store: base.Store) -> dict[str, str]:
   """Returns the hashes that `tokens` and `offsets` of a store have in zarr."""
   tokens, offsets = tree_hash.TreeHash(), tree_hash.TreeHash()
-  dtype = np.dtype(manifest.token_dtype(store.tokenizer_info.vocab_size))
+  dtype = np.dtype(manifest.token_dtype(store.opened.tokenizer.vocab_size))
   end = 0
   offsets.update(np.zeros(1, np.int64).data)
   for batch in copying.document_batches(store):
