@@ -122,6 +122,7 @@ def test_without_a_home_nothing_is_cached_and_one_line_says_so(
 
 
 @pytest.mark.parametrize("size", [0, 1_000])
+@pytest.mark.slow
 def test_a_file_that_was_cut_short_is_compiled_again_by_the_next_process(
   home, size
 ):
@@ -134,6 +135,7 @@ def test_a_file_that_was_cut_short_is_compiled_again_by_the_next_process(
   assert run(LOAD_ONLY, home) == (LOADED, "")
 
 
+@pytest.mark.slow
 def test_what_a_killed_compiler_left_is_completed(home):
   (directory_of(home) / "complete").unlink()
   file = sorted(directory_of(home).glob("**/*.nbc"))[0]

@@ -68,7 +68,10 @@ def chunks_fetched(pipe, processes, workers, first_step=0, size=BATCH):
   return chunks
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize(
+  "processes",
+  [1, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 16))],
+)
 def test_sixteen_readers_fetch_little_more_than_one(store, processes):
   pipe = build(store, lanes=READERS)
   workers = READERS // processes
@@ -80,6 +83,7 @@ def test_lanes_for_one_split_are_no_more_than_told(store):
   assert chunks_fetched(pipe, 16, 1) <= 1.05 * NUM_CHUNKS
 
 
+@pytest.mark.slow
 def test_without_lanes_they_fetch_the_chunks_of_each_other(store):
   pipe = build(store, window_blocks=32)
   assert chunks_fetched(pipe, 4, 4) > 4 * NUM_CHUNKS

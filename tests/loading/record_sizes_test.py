@@ -36,10 +36,8 @@ class Noise(grain.transforms.RandomMap):
 
 
 # Of tests/catalogue, with steps of which some can be read together.
-NAMES = (
-  "sequential_block", "bin_ffd_block", "multi_groups", "mix_stages", "joined",
-  "balanced", "edits", "lengths_weighted",
-)  # fmt: skip
+NAMES = ("bin_ffd_block", "edits", "lengths_weighted")
+SLOW = ("sequential_block", "multi_groups", "mix_stages", "joined", "balanced")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,12 @@ def root(tmp_path_factory):
     yield root
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(
+  params=[
+    *NAMES,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW),
+  ]
+)
 def pipe(request, root):
   return built(request.param, root)
 

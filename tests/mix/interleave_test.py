@@ -169,16 +169,6 @@ def test_no_two_sources_ever_differ_by_more_than_the_longest_row(drawn):
     assert max(levels.values()) - min(levels.values()) <= bound
 
 
-@hypothesis.given(greedy.cases(most_stages=8))
-def test_each_source_gives_a_prefix_of_its_own_order_in_any_stages(case):
-  mix = greedy.closed_form(case)
-  end = mix.num_positions
-  taken = located(mix, range(400 if end is None else min(end, 400)))
-  for name in mix.names:
-    own = [row for source, row in taken if source == name]
-    assert own == list(range(len(own)))
-
-
 @hypothesis.given(greedy.cases(), st.integers(1, 300), greedy.WEIGHTS)
 def test_a_stage_appended_changes_nothing_before_it(case, position, weight):
   before = greedy.closed_form(case)
@@ -283,25 +273,6 @@ def test_overshoots_are_carried_to_new_weights():
   assert second - 2 in (20, 21)
 
 
-def test_a_hundred_stages_are_exact():
-  rng = np.random.default_rng(0)
-  names = greedy.NAMES
-  sources = {
-    name: {"units": rng.integers(0, 9, 50).tolist(), "exhausted_at": 50 * 10**6}
-    for name in names
-  }
-  stages = []
-  for i in range(100):
-    chosen = rng.choice(names, rng.integers(1, 5), replace=False).tolist()
-    weights = {n: F(int(rng.integers(1, 1_000)), 1_000) for n in chosen}
-    stages.append(Stage(13 * i, weights))
-  case = {"sources": sources, "stages": stages, "exhaustion": "all_exhausted"}
-  taken = greedy.Greedy(case).run(2_000)
-  mix = greedy.closed_form(case)
-  assert located(mix, [1_999]) == taken[-1:]
-  assert located(mix, range(2_000)) == taken
-
-
 # The end.
 
 
@@ -330,56 +301,6 @@ def test_the_end_by_exhaustion(exhaustion, rows):
   assert given.max() == max(rows)
   with pytest.raises(IndexError, match=f"0 .. {end}, got {end + 1}"):
     mix.locate(np.asarray([end]))
-
-
-def changing(count):
-  """Returns stages of 40 rows that share no weights."""
-  return [
-    Stage(
-      40 * i,
-      {
-        n: F(100 + 7 * (i * k) % 83, 100)
-        for k, n in ((1, "a"), (2, "b"), (5, "c"))
-      },
-    )
-    for i in range(count)
-  ]
-
-
-@pytest.mark.parametrize("num_rows", [None, 10**9])
-def test_the_end_of_a_chain_of_stages_needs_no_sums(num_rows):
-  units = np.arange(1, 11)
-  cycles = num_rows and num_rows // 10
-  sequences = {n: Counted(units, cycles) for n in "abc"}
-  mix = interleave.Interleave(sequences, changing(5_000), KEY)
-  assert mix.num_positions == (num_rows and 3 * num_rows)
-  assert not any(own.calls for own in sequences.values())
-  mix.locate(np.asarray([50]))
-  # Of the stages that begin within the first block.
-  assert max(own.calls for own in sequences.values()) <= 4 * (4_096 // 40 + 1)
-
-
-class Counted(unit_lists.ArrayUnits):
-  """Counts the sums that a merge asks for."""
-
-  calls = 0
-
-  def before(self, rows):
-    self.calls += 1
-    return super().before(rows)
-
-
-def test_a_stage_more_asks_each_source_a_few_times():
-  rng = np.random.default_rng(0)
-  sequences = {
-    name: Counted(rng.integers(1, 2_048, 5_000), None) for name in "abc"
-  }
-  mix = interleave.Interleave(sequences, changing(400), KEY)
-  mix.locate(np.asarray([50]))
-  before = {name: own.calls for name, own in sequences.items()}
-  mix.locate(np.asarray([40 * 399]))
-  for name, own in sequences.items():
-    assert own.calls - before[name] < 3 * 400
 
 
 def test_a_mix_of_rows_without_end_has_none():
@@ -558,23 +479,6 @@ def test_a_weight_is_judged_in_every_stage_that_begins():
   long = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(1_200, even)])
   assert not unserved(long, 1_300)
   assert unserved(long, 1_000)
-
-
-def test_weights_that_give_rows_are_judged_without_a_search(monkeypatch):
-  found = []
-  rank = least_consumed.Merge.rank
-  monkeypatch.setattr(
-    least_consumed.Merge,
-    "rank",
-    lambda self, *own: found.append(own) or rank(self, *own),
-  )
-  mix = interleave.Interleave(
-    {n: unit_lists.ConstantUnits(3 + i) for i, n in enumerate("abc")},
-    changing(100),
-    KEY,
-  )
-  assert not list(mix.unserved(4_000))
-  assert not found
 
 
 def test_a_source_that_is_ahead_may_give_no_row_of_a_stage():

@@ -211,45 +211,6 @@ def test_going_on_is_a_search_with_few_calls_at_any_position():
   assert max(calls) <= 12
 
 
-class Sketched(Counted):
-  """Knows about how many rows have fewer units before them."""
-
-  def rows_below(self, wanted, near=False):
-    if near:
-      return self.sequence.rows_below(wanted) // 100 * 100
-    return super().rows_below(wanted)
-
-
-def test_where_sequences_know_about_where_rows_are_few_rows_are_looked_at():
-  # No mean of some rows says where others are.
-  drifting = np.arange(1, 20_001) ** 2
-  exact = [
-    unit_lists.ArrayUnits(np.roll(drifting, 7_000 * i), None) for i in range(3)
-  ]
-  sequences = [Sketched(own) for own in exact]
-  merge = merge_of(sequences, [5, 3, 2])
-  for position in (10**5, 10**4, 10**6, 10**9 + 7):
-    before = [own.calls for own in sequences]
-    rows = merge.rows_after(position)
-    assert sum(rows) == position
-    calls = [own.calls - n for own, n in zip(sequences, before, strict=True)]
-    assert max(calls) <= 5
-    assert merge_of(exact, [5, 3, 2]).rows_after(position) == rows
-
-
-def test_walking_on_asks_each_source_once_or_twice_for_4_096_rows():
-  rng = np.random.default_rng(0)
-  lengths = rng.lognormal(6, 1.2, (32, 5_000)).astype(np.int64) + 1
-  sequences = [Counted(unit_lists.ArrayUnits(own, None)) for own in lengths]
-  merge = merge_of(sequences, range(1, 33))
-  rows = np.asarray(merge.rows_after(10**6))
-  for sequence in sequences:
-    sequence.calls = 0
-  for _ in range(10):
-    _, rows = pairs_of(merge, rows, 4_096)
-  assert max(sequence.calls for sequence in sequences) <= 20
-
-
 @hypothesis.given(
   st.lists(st.lists(st.integers(0, 9), min_size=1), min_size=1, max_size=6),
   st.lists(st.sampled_from([F(1), F(2), F(3, 7), F(10**6)]), min_size=6),

@@ -11,12 +11,12 @@ from tests.plans import conftest
 STEPS = 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("layout", "num_processes"),
   [
-    pytest.param("contiguous", 1, marks=pytest.mark.slow),
-    ("interleaved", 2),
-    pytest.param("contiguous", 4, marks=pytest.mark.slow),
+    ("contiguous", 1),
+    ("contiguous", 4),
   ],
 )
 def test_global_batches_are_the_same_and_in_step_for_any_processes(

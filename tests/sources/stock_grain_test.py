@@ -180,6 +180,7 @@ def test_a_mix_is_in_the_order_of_a_greedy_reference(corpora, stages):
     np.testing.assert_array_equal(got["tokens"], rows[name]["tokens"][row])
 
 
+@pytest.mark.slow
 def test_a_mix_is_read_by_a_stock_loader_with_workers(corpora):
   flags.FLAGS.mark_as_parsed()
   mix = mix_of(corpora)
