@@ -91,8 +91,9 @@ def _open(source: options_lib.SourceOptions) -> list[stores.Store]:
   opened = stores.open_stores(source.store, **source.store_options)
   if source.cache_dir is not None:
     for store in opened:
-      directory, most_bytes = source.cache_dir
-      store.set_cache(directory=directory, most_bytes=most_bytes)
+      store.set_cache(
+        directory=source.cache_dir, most_bytes=source.cache_dir_bytes
+      )
   return opened
 
 

@@ -7,7 +7,6 @@ one, write both and an entry in `ROW_KINDS`.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -55,64 +54,34 @@ ROW_KINDS: dict[str, RowKind] = {
 DEFAULT_KIND = "sequential"
 
 
-def read(path: str, section: Any, seq_len: int | None) -> tuple[Any, list[str]]:
-  """Returns the options of a section `rows`, and what is wrong with it.
+def section(values: Any, seq_len: int | None) -> schema.Section:
+  """Returns the declaration of a section `rows`.
 
   Args:
-    path: Dotted path of the section.
-    section: A mapping, or None for the defaults.
-    seq_len: Positions of a row, or None if that option is wrong too.
+    values: Of the section; they may be wrong.
+    seq_len: Positions of a row, or None if that option is wrong too: rules
+      between fields are then not checked.
   """
-  if section is None:
-    section = {}
-  if not isinstance(section, Mapping):
-    return None, [
-      schema.bad_value(
-        path, "a section with fields", section, "Give it `kind`."
-      )
-    ]
-  kind = section.get("kind", DEFAULT_KIND)
-  if not isinstance(kind, str) or kind not in ROW_KINDS:
-    rule = schema.choice(ROW_KINDS)
-    return None, [schema.bad_value(f"{path}.kind", rule, kind, "Choose one.")]
-  others = [name for name in other_fields(kind) if name in section]
-  fields = {
-    name: value
-    for name, value in section.items()
-    if name != "kind" and name not in others
-  }
-  rows, problems = schema.read(ROW_KINDS[kind].options, fields, path)
-  if rows is not None and seq_len is not None:
-    problems = rows.problems(path, seq_len)
-  for name in others:
-    kinds = [
-      repr(other)
-      for other, row_kind in ROW_KINDS.items()
-      if name in schema.options_of(row_kind.options)
-    ]
-    problems.append(
-      f"`{path}.{name}` must be left out where `{path}.kind` is {kind!r}, got"
-      f" {section[name]!r}. Set kind to {' or '.join(kinds)}, or remove it."
-    )
-  return rows, problems
+
+  def check(options: Any, path: str) -> list[str]:
+    return [] if seq_len is None else options.problems(path, seq_len)
+
+  return dataclasses.replace(
+    schema.section_by_kind(
+      {name: kind.options for name, kind in ROW_KINDS.items()},
+      values,
+      "How rows are made of the store's documents.",
+      DEFAULT_KIND,
+    ),
+    check=check,
+    fix="Give it `kind`.",
+  )
 
 
-def other_fields(kind: str) -> list[str]:
-  """Returns the options that only kinds other than this one have."""
-  names = {
-    name
-    for row_kind in ROW_KINDS.values()
-    for name in schema.options_of(row_kind.options)
-  }
-  return sorted(names - set(schema.options_of(ROW_KINDS[kind].options)))
-
-
-def has_blocks(options: Any) -> bool:
-  """Returns whether the rows of these options form blocks."""
+def has_blocks(cls: type | None) -> bool:
+  """Returns whether rows of an options dataclass form blocks."""
   return any(
-    kind.has_blocks
-    for kind in ROW_KINDS.values()
-    if type(options) is kind.options
+    kind.has_blocks for kind in ROW_KINDS.values() if cls is kind.options
   )
 
 

@@ -11,6 +11,7 @@ method by the same rules.
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -33,6 +34,7 @@ _Parameters = ParamSpec("_Parameters")
 _RULE = "rule"
 _KINDS = "kinds"
 _FIX = "fix"
+_UNLESS = "unless"
 
 # The indentation of a field in the section `Attributes:` of a docstring.
 _ATTRIBUTE = re.compile(r"  (\w+): +(.*)")
@@ -85,6 +87,7 @@ class Option:
       None is valid for all kinds.
     sentence: Its description.
     fix: The advice for a wrong value; None advises to leave it out.
+    unless: The field that may be set in its place; one of both must be.
   """
 
   name: str
@@ -93,6 +96,7 @@ class Option:
   kinds: tuple[str, ...] | None = None
   sentence: str = ""
   fix: str | None = None
+  unless: str | None = None
 
   @property
   def is_required(self) -> bool:
@@ -113,18 +117,169 @@ class Option:
 class Section:
   """The fields and sections that a config may have at one path.
 
+  It is the declaration from which a config is read and checked, and from which
+  defaults, help, docs/options.md and command-line flags follow.
+
   Attributes:
-    options: Its fields, by name.
+    cls: The options dataclass of its fields; None if a wrong `kind` leaves them
+      unknown.
     sections: Nested sections, by name.
-    others: Fields of other values of `kind` only; they may be None.
+    kind: The field `kind`, if its value selects `cls`.
+    others: Fields that it has with another `kind` only. They may be None. A
+      pair (rule, fix) is the error for another value, with `{path}` for the
+      path of the section; without one such a field is unknown.
     expanded: Expands a short form to a section; returns None for other values.
       None if there is no short form.
+    check: Returns what is wrong between the fields, of (options, path).
+    join: Returns the result of (options, sections by name, values); None
+      returns the options.
+    is_optional: Whether the result is None where a config lacks the section.
+    is_required: Whether it must have an entry.
+    rule: Completes "must be ..." for a value that is no section.
+    fix: The advice for such a value.
   """
 
-  options: Mapping[str, Option]
+  cls: type | None
   sections: Mapping[str, "Section"] = dataclasses.field(default_factory=dict)
-  others: tuple[str, ...] = ()
+  kind: Option | None = None
+  others: Mapping[str, tuple[str, str] | None] = dataclasses.field(
+    default_factory=dict
+  )
   expanded: Callable[[Any], dict[str, Any] | None] | None = None
+  check: Callable[[Any, str], list[str]] | None = None
+  join: Callable[[Any, dict[str, Any], Mapping[str, Any]], Any] | None = None
+  is_optional: bool = False
+  is_required: bool = False
+  rule: str = "a section with fields"
+  fix: str = "Give it fields."
+
+  @property
+  def options(self) -> Mapping[str, Option]:
+    """Its fields, by name."""
+    options = {} if self.cls is None else options_of(self.cls)
+    return options if self.kind is None else {"kind": self.kind, **options}
+
+  def leaves(
+    self, path: tuple[str, ...] = ()
+  ) -> Iterator[tuple[tuple[str, ...], Option]]:
+    """Yields (path, option) of every field, nested ones included."""
+    for name, option in self.options.items():
+      yield (*path, name), option
+    for name, section in self.sections.items():
+      yield from section.leaves((*path, name))
+
+  def at(self, path: Sequence[str]) -> "Option | Section | None":
+    """Returns the field or section at a path, or None if there is none."""
+    section = self
+    for i, name in enumerate(path):
+      if name not in section.sections:
+        is_last = i + 1 == len(path)
+        return section.options.get(name) if is_last else None
+      section = section.sections[name]
+    return section
+
+  def in_full(self, value: Any) -> Any:
+    """Returns a value, or the section that it is a short form of."""
+    full = None if self.expanded is None else self.expanded(value)
+    return value if full is None else full
+
+  def stated(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a config states of the section, short forms expanded.
+
+    None leaves an option at its default, unless its rule accepts None. A
+    section that has all of its fields, all None, is one of placeholders
+    (`config/placeholders`), and is left out.
+    """
+    out = {}
+    for name, value in values.items():
+      section, option = self.sections.get(name), self.options.get(name)
+      if section is not None:
+        value = section.in_full(value)
+        if isinstance(value, Mapping):
+          if section.is_placeholder(value):
+            continue
+          value = section.stated(value)
+      elif value is None and (
+        name in self.others
+        or (option is not None and not takes_none(option.rule))
+      ):
+        continue
+      out[name] = value
+    return out
+
+  def is_placeholder(self, values: Mapping[str, Any]) -> bool:
+    """Returns whether values are all fields of the section, all None."""
+    return (
+      bool(self.options)
+      and values.keys() >= self.options.keys()
+      and all(value is None for value in values.values())
+    )
+
+  def read(self, values: Any, path: str) -> tuple[Any, list[str]]:
+    """Reads the section of a config.
+
+    Args:
+      values: A mapping of names to values; None if the config lacks it.
+      path: Dotted path of the section, for messages.
+
+    Returns:
+      Its options, or None if something is wrong, and the errors.
+    """
+    if values is None and self.is_optional:
+      return None, []
+    if values is None and not self.is_required:
+      values = {}
+    if not isinstance(values, Mapping) or (self.is_required and not values):
+      return None, [bad_value(path, self.rule, values, self.fix)]
+    if self.kind is not None and self.cls is None:
+      kind = values.get("kind")
+      return None, [
+        bad_value(f"{path}.kind", self.kind.rule, kind, "Choose one.")
+      ]
+    options, problems = None, []
+    if self.cls is not None:
+      options, problems = self._fields(self.cls, values, path)
+    if options is not None and self.check is not None:
+      problems += self.check(options, path)
+    sections = {}
+    for name, section in self.sections.items():
+      sections[name], wrong = section.read(values.get(name), f"{path}.{name}")
+      problems += wrong
+    if problems:
+      return None, problems
+    join = self.join
+    return options if join is None else join(options, sections, values), []
+
+  def _fields(
+    self, cls: type, values: Mapping[str, Any], path: str
+  ) -> tuple[Any, list[str]]:
+    """Returns the options of the fields, or None, and what is wrong."""
+    names = [*self.options, *self.sections]
+    problems, unknown = [], []
+    for name, value in values.items():
+      if refusal := self.others.get(name):
+        rule, fix = refusal[0].format(path=path), refusal[1]
+        problems.append(bad_value(f"{path}.{name}", rule, value, fix))
+      elif name not in names:
+        unknown.append(str(name))
+    for name in unknown:
+      # Only the last error lists the known fields.
+      listed = names if name == unknown[-1] else []
+      problems.append(unknown_key(path, name, names, listed))
+    converted, wrong = _converted(cls, values, path)
+    problems += wrong
+    for name, option in options_of(cls).items():
+      if option.is_required and name not in values:
+        problems.append(f"`{path}.{name}` must be set, to {option.rule.text}.")
+      elif option.unless and all(
+        values.get(field) is None for field in (name, option.unless)
+      ):
+        rule = option.rule.text.removesuffix(", or None")
+        problems.append(
+          f"`{path}.{name}` must be set, to {rule}; or {option.unless}, to"
+          " several."
+        )
+    return (None if problems else cls(**converted)), problems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +308,7 @@ def option(
   rule: Rule,
   kinds: tuple[str, ...] | None = None,
   fix: str | None = None,
+  unless: str | None = None,
 ) -> Any:
   """Declares a dataclass field with a default and a rule.
 
@@ -162,10 +318,11 @@ def option(
     kinds: The values of the field `kind` for which it is valid; for others it
       must have its default, as `kind_problems` checks. None is all.
     fix: The advice for a wrong value; None advises to leave it out.
+    unless: The field that may be set in its place; a config must set one of
+      both.
   """
-  return dataclasses.field(
-    default=default, metadata={_RULE: rule, _KINDS: kinds, _FIX: fix}
-  )
+  declared = {_RULE: rule, _KINDS: kinds, _FIX: fix, _UNLESS: unless}
+  return dataclasses.field(default=default, metadata=declared)
 
 
 def required(rule: Rule) -> Any:
@@ -190,8 +347,10 @@ def options_of(cls: type) -> Mapping[str, Option]:
       field.metadata.get(_KINDS),
       sentences.get(field.name, ""),
       field.metadata.get(_FIX),
+      field.metadata.get(_UNLESS),
     )
     for field in dataclasses.fields(cls)
+    if _RULE in field.metadata
   }
 
 
@@ -578,40 +737,56 @@ def _converted(
   return values, problems
 
 
-def read(
-  cls: type[_T], section: Any, path: str, elsewhere: Sequence[str] = ()
-) -> tuple[_T | None, list[str]]:
-  """Reads one section of a config into an options dataclass.
+def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
+  """Reads one section of a config, as `Section(cls).read` does."""
+  return Section(cls).read(section, path)
+
+
+def section_by_kind(
+  classes: Mapping[str, type],
+  values: Any,
+  sentence: str,
+  default: Any = dataclasses.MISSING,
+) -> Section:
+  """Returns a section whose field `kind` selects the class of its fields.
 
   Args:
-    cls: A dataclass whose fields come from `option` or `required`.
-    section: A mapping of field names to values.
-    path: Dotted path of the section, for messages.
-    elsewhere: Other fields of the section, which the caller reads.
-
-  Returns:
-    The options, or None if a field is wrong, and the errors.
+    classes: The options dataclasses, by kind.
+    values: The values of the section, which may be wrong.
+    sentence: The description of the field `kind`.
+    default: The kind of a section that has none.
   """
-  if not isinstance(section, Mapping):
-    return None, [
-      bad_value(path, "a section with fields", section, "Give it fields.")
-    ]
-  options = options_of(cls)
-  problems = []
-  names = [*options, *elsewhere]
-  unknown = [str(name) for name in section if name not in names]
-  for name in unknown:
-    # Only the last error lists the known fields.
-    listed = names if name == unknown[-1] else []
-    problems.append(unknown_key(path, name, names, listed))
-  values, wrong = _converted(cls, section, path)
-  problems += wrong
-  for name, option in options.items():
-    if option.is_required and name not in section:
-      problems.append(f"`{path}.{name}` must be set, to {option.rule.text}.")
-  if problems:
-    return None, problems
-  return cls(**values), []
+  kind = kind_of(values, default)
+  cls, kinds = classes.get(kind), {}
+  for other, other_cls in classes.items():
+    for name in options_of(other_cls):
+      kinds.setdefault(name, []).append(repr(other))
+  names = {} if cls is None else options_of(cls)
+  others = {
+    name: (
+      f"left out where `{{path}}.kind` is {kind!r}",
+      f"Set kind to {' or '.join(kinds[name])}, or remove it.",
+    )
+    for name in sorted(kinds.keys() - names)
+  }
+  rule = choice(tuple(classes))
+  option = Option("kind", rule, default, sentence=sentence)
+  return Section(cls, kind=option, others=others)
+
+
+def kind_of(section: Any, default: Any = dataclasses.MISSING) -> str:
+  """Returns the `kind` of a section; '' where it is wrong or not set."""
+  kind = section
+  if section is not None:
+    kind = section.get("kind") if isinstance(section, Mapping) else ""
+  if kind is None and default is not dataclasses.MISSING:
+    kind = default
+  return kind if isinstance(kind, str) else ""
+
+
+def problems_of(options: Any, path: str) -> list[str]:
+  """Returns what is wrong between the fields of options: a `Section.check`."""
+  return options.problems(path)
 
 
 def name_problems(path: str, section: Mapping[Any, Any]) -> list[str]:

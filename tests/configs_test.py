@@ -106,7 +106,7 @@ def test_a_config_states_no_default(name, monkeypatch):
   stated = list(stated_defaults(known, config.data.to_dict(), "data"))
   if name != "resolution_buckets":
     for section, cls in train_options.SECTIONS.items():
-      of_class = schema.Section(schema.options_of(cls))
+      of_class = schema.Section(cls)
       held = config.to_dict().get(section, {})
       stated += stated_defaults(of_class, held, section)
   assert stated == []

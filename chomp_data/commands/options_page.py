@@ -7,7 +7,6 @@
 Options, rules, defaults and sentences are those of the dataclasses.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import textwrap
@@ -70,7 +69,9 @@ def page() -> str:
       data: dict[str, Any] = {"sources": {_NAME: {"rows": {"kind": rows}}}}
       if kind.section is not None:
         data["buckets"] = {"kind": run}
-      for path, option in _options(options.known(data), "config.data"):
+      known = options.known(data)
+      for names, option in known.leaves(("config", "data")):
+        path = ".".join(names[:-1])
         name = _RUNS.get(run, f"`buckets.kind={run!r}`")
         if rows is not None and path.endswith(".rows"):
           name = f"`rows.kind={rows!r}`"
@@ -104,16 +105,6 @@ def _prepare_flags() -> list[str]:
     text = f"- **`--{flag.name}`** ({default}): {option.sentence}{must}"
     lines.append(_filled(text, indent="  "))
   return [*lines, ""]
-
-
-def _options(
-  section: schema.Section, path: str
-) -> Iterator[tuple[str, schema.Option]]:
-  """Yields (path of a section, option) of a section and those in it."""
-  for option in section.options.values():
-    yield path, option
-  for name, inner in section.sections.items():
-    yield from _options(inner, f"{path}.{name}")
 
 
 def _grouped(items: _Items) -> list[str]:

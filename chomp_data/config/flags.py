@@ -7,7 +7,6 @@ file lists; a value is read by its option's own rule.
 """
 
 import ast
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +41,7 @@ def apply(
 
   Args:
     config: Is changed.
-    given: `path=value`; paths begin at the config's top, and the last value
+    settings: `path=value`; paths begin at the config's top, and the last value
       of a path counts.
     sections: Dataclasses of the sections beside `data`, by name. In sections
       of the file that are not among them anything can be set.
@@ -59,14 +58,18 @@ def apply(
   with config.unlocked(), config.ignore_type():
     for path in values:
       _expand(config, known, path)
-    before = dict(_listed(known, _plain(config)))
+    before = _stated(known, _plain(config))
     # These decide which other options there are, outer ones first.
-    deciding = [path for path in values if _decides(known, path)]
+    deciding = [
+      path
+      for path in values
+      if path[-1] == "kind" or isinstance(known.at(path), schema.Section)
+    ]
     for path in sorted(deciding, key=len):
       problems += _set(config, known, path, values[path])
       known = _known(config, sections)
     if deciding:
-      after = dict(_listed(known, _plain(config)))
+      after = _stated(known, _plain(config))
       lost = [path for path in before if before[path] > after.get(path, -1)]
       _leave_out(config, lost, list(values))
     for path in values:
@@ -81,11 +84,8 @@ def _known(
 ) -> schema.Section:
   """Returns every option that a config may have."""
   data = options.known(_plain(config).get("data"))
-  others = {
-    name: schema.Section(schema.options_of(cls))
-    for name, cls in sections.items()
-  }
-  return schema.Section({}, {"data": data, **others})
+  others = {name: schema.Section(cls) for name, cls in sections.items()}
+  return schema.Section(None, {"data": data, **others})
 
 
 def _plain(section: Any) -> dict[str, Any]:
@@ -117,35 +117,33 @@ def _expand(
     if name not in known.sections or name not in section:
       return
     known = known.sections[name]
-    if known.expanded is not None:
-      full = known.expanded(section[name])
-      if full is not None:
-        with section.ignore_type():
-          section[name] = ml_collections.ConfigDict(full)
+    full = known.in_full(section[name])
+    if full is not section[name]:
+      with section.ignore_type():
+        section[name] = ml_collections.ConfigDict(full)
     section = section[name]
 
 
-def _listed(
-  known: schema.Section, held: Mapping[str, Any], path: _Path = ()
-) -> Iterator[tuple[_Path, bool]]:
-  """Yields known options that a config holds, and whether they mean a thing."""
-  kind = held.get("kind")
-  if kind is None and "kind" in known.options:
-    kind = known.options["kind"].default
-  for name, value in held.items():
-    option = known.options.get(name)
-    if option is not None:
-      yield (*path, name), option.kinds is None or kind in option.kinds
-    elif name in known.sections and isinstance(value, Mapping):
-      yield from _listed(known.sections[name], value, (*path, name))
+def _stated(
+  known: schema.Section, values: Mapping[str, Any]
+) -> dict[_Path, bool]:
+  """Returns known options that a config holds, and whether they have meaning.
 
-
-def _decides(known: schema.Section, path: _Path) -> bool:
-  """Whether a path is of a kind or of a whole section."""
-  section: schema.Section | None = known
-  for name in path:
-    section = section.sections.get(name) if section else None
-  return path[-1] == "kind" or section is not None
+  An option has none where it is of another `kind`.
+  """
+  stated = {}
+  for path, option in known.leaves():
+    section: Any = values
+    for name in path[:-1]:
+      section = section.get(name) if isinstance(section, Mapping) else None
+    if not isinstance(section, Mapping) or path[-1] not in section:
+      continue
+    kind = section.get("kind")
+    declared = known.at((*path[:-1], "kind"))
+    if kind is None and isinstance(declared, schema.Option):
+      kind = declared.default
+    stated[path] = option.kinds is None or kind in option.kinds
+  return stated
 
 
 def _leave_out(
@@ -242,12 +240,7 @@ def _value(
   if target is None:
     return _literal(text)
   if isinstance(target, schema.Section):
-    reading = _literal(text)
-    if (
-      target.expanded is not None
-      and (full := target.expanded(reading)) is not None
-    ):
-      return full
+    reading = target.in_full(_literal(text))
     if reading is None or isinstance(reading, Mapping):
       return reading
     rule = "a mapping, as Python writes it, or None: it is a section"

@@ -9,10 +9,10 @@ text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
 of `KINDS`; what kinds share is declared once.
 """
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import fractions
 from typing import Any
@@ -45,9 +45,6 @@ PATH = "config.data"
 # A row or a batch beyond this is a slip of the finger.
 _MAX_SIDE = bucket_options.MAX_SIDE
 _MAX_POSITIONS = 2**34
-_SECTIONS = ("buckets", "mix", "sources")
-_SCHEDULE, _TOMBSTONES = "batch_size_schedule", "tombstones"
-_START_AFTER = "start_after"
 _ROWS = schema.integer(1, _MAX_SIDE)
 
 
@@ -285,6 +282,7 @@ class RowFields(TextFields):
     None,
     schema.optional(_ROWS),
     fix="Correct it, or leave it out and set batch_size_schedule.",
+    unless="batch_size_schedule",
   )
   batch_size_schedule: tuple[tuple[int, int], ...] | None = schema.option(
     None, schema.optional(edits.SCHEDULE)
@@ -298,10 +296,7 @@ class RowFields(TextFields):
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     problems = super().problems(path)
-    both = (self.global_batch_size, self.batch_size_schedule)
-    if both == (None, None):
-      return problems  # `read` tells it, whatever else is wrong.
-    if None not in both:
+    if None not in (self.global_batch_size, self.batch_size_schedule):
       problems.append(
         f"`{path}.global_batch_size` must be None beside batch_size_schedule,"
         f" got {self.global_batch_size} and {self.batch_size_schedule}. Set"
@@ -407,8 +402,8 @@ def _rising_epochs(value: Any) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceFields(schema.Options):
-  """The fields of a source beside its sections.
+class SourceOptions(schema.Options):
+  """One entry of `config.data.sources`.
 
   Attributes:
     store: Path of the data, or paths of several stores that are read as one,
@@ -421,6 +416,12 @@ class SourceFields(schema.Options):
     cache_dir: A local directory that keeps chunks of a store at a URL, for all
       processes and runs that name it; None keeps none on disk.
     cache_dir_bytes: Most bytes of that directory.
+    rows: The options of its rows (or samples), a section.
+    shuffle: Their order, a section.
+    store_options: What data of its kind does not say of itself, by the name of
+      the kind and of its section, `stores.STORE_KINDS`; empty where the path
+      tells all.
+    unset: Which of 'shuffle' and 'add_eos' the config leaves out; see `unset`.
   """
 
   store: str | tuple[str, ...] = schema.required(
@@ -444,33 +445,9 @@ class SourceFields(schema.Options):
   cache_dir_bytes: int = schema.option(
     disk_cache.DEFAULT_BYTES, schema.integer(1, 2**62 - 1)
   )
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceOptions:
-  """One entry of `config.data.sources`, checked.
-
-  Attributes:
-    store: Path of the store, or of several that are read as one.
-    rows: The options of its rows (or samples).
-    shuffle: Their order.
-    store_options: What data of its kind does not say of itself, by the name of
-      the kind, `stores.STORE_KINDS`; empty where the path tells all.
-    weight: Its weight in a mix that has no weights of its own.
-    max_epochs: Passes over it in a mix; None is the run's `epochs`.
-    joined: The epoch at which each store joined; None is the first for all.
-    cache_dir: A directory that keeps chunks of URLs, and its most bytes.
-    unset: Which of 'shuffle' and 'add_eos' the config leaves out; see `unset`.
-  """
-
-  store: str | tuple[str, ...]
-  rows: Any
-  shuffle: Any
-  store_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-  weight: float | None = None
-  max_epochs: int | None = None
-  joined: tuple[int, ...] | None = None
-  cache_dir: tuple[str, int] | None = None
+  rows: Any = None
+  shuffle: Any = None
+  store_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unset: frozenset[str] = frozenset()
 
   @property
@@ -582,6 +559,23 @@ KINDS: dict[str, Kind] = {
 }
 
 
+# What a run with buckets, or of arrays, cannot have: the rule and the advice.
+_REFUSED = {
+  "batch_size_schedule": (
+    f"None with `{PATH}.buckets`, which say the samples of a step",
+    "Leave it out.",
+  ),
+  "tombstones": (
+    "None for samples that are arrays",
+    "Leave it out: skip steps, or begin anew.",
+  ),
+  "start_after": (
+    f"None with `{PATH}.buckets`",
+    "Leave it out: only runs in rows of one length go on after others.",
+  ),
+}
+
+
 def read(data: Any) -> RunOptions:
   """Checks all that can be checked without reading data.
 
@@ -606,68 +600,24 @@ def read(data: Any) -> RunOptions:
         f" ({', '.join(map(str, data))}). Pass its field `data`."
       ]
     )
-  data = _stated(data, known(data))
-  name, section = _kind_of(data.get("buckets"))
-  kind = KINDS[name]
-  problems = _size_problems(name, data)
-  if not kind.of_documents and data.get(_TOMBSTONES):
-    problems.append(
-      f"`{PATH}.{_TOMBSTONES}` must be None for samples that are arrays, got"
-      f" {data[_TOMBSTONES]!r}. Leave it out: skip steps, or begin anew."
+  if isinstance(data.get("sources"), Mapping):
+    entries = data["sources"]
+    data = {**data, "sources": {str(name): entries[name] for name in entries}}
+  data = known(data).stated(data)
+  tombstones = data.get("tombstones")
+  if isinstance(tombstones, list | tuple) and not tombstones:
+    del data["tombstones"]  # None at all, which runs of arrays may say too.
+  mix_line, declared = data.get("dataset_mix"), data.get("sources")
+  problems: list[str] = []
+  if mix_line and isinstance(mix_line, str) and isinstance(declared, Mapping):
+    sources, mix, problems = mix_lines.replaced(
+      mix_line, declared, data.get("mix"), PATH
     )
-  if name != "rows" and data.get(_START_AFTER) is not None:
-    problems.append(
-      f"`{PATH}.{_START_AFTER}` must be None with `{PATH}.buckets`, got"
-      f" {data[_START_AFTER]!r}. Leave it out: only runs in rows of one length"
-      " go on after others."
-    )
-  fields, more = schema.read(
-    kind.fields,
-    data,
-    PATH,
-    elsewhere=(*_SECTIONS, _SCHEDULE, _TOMBSTONES, _START_AFTER),
-  )
-  problems += more
-  problems += fields.problems(PATH) if fields else []
-  buckets = None
-  if kind.section is not None:
-    path = f"{PATH}.buckets"
-    buckets, more = schema.read(kind.section, section, path)
-    problems += more + (buckets.problems(path) if buckets else [])
-  declared, mix_section = data.get("sources"), data.get("mix")
-  if fields and fields.dataset_mix and isinstance(declared, Mapping):
-    declared, mix_section, more = mix_lines.replaced(
-      fields.dataset_mix, declared, mix_section, PATH
-    )
-    problems += more
-  seq_len = data.get("seq_len")
-  if not isinstance(seq_len, int) or seq_len < 2:
-    seq_len = None
-  sources, more = _checked_sources(declared, kind, seq_len)
-  problems += more
-  mix, more = _checked_mix(mix_section, sources, name, bool(more))
-  problems += more
-  if problems or fields is None:
-    raise schema.ConfigError(problems)
-  if mix is not None:
-    fields = dataclasses.replace(fields, epochs=mix.passes(fields.epochs))
-  return RunOptions(name, fields, buckets, sources, mix)
-
-
-def _size_problems(kind: str, data: Mapping[str, Any]) -> list[str]:
-  """Returns what is wrong with how many rows a step has, before its values."""
-  schedule = data.get(_SCHEDULE) is not None
-  if kind != "rows" and schedule:
-    return [
-      f"`{PATH}.{_SCHEDULE}` must be None with `{PATH}.buckets`, which say the"
-      f" samples of a step, got {data[_SCHEDULE]!r}. Leave it out."
-    ]
-  if kind == "rows" and not schedule and data.get("global_batch_size") is None:
-    return [
-      f"`{PATH}.global_batch_size` must be set, to {_ROWS.text}; or"
-      f" {_SCHEDULE}, to several."
-    ]
-  return []
+    data = {**data, "sources": sources, "mix": mix}
+  run, wrong = known(data).read(data, PATH)
+  if problems or wrong:
+    raise schema.ConfigError(problems + wrong)
+  return run
 
 
 def known(data: Any) -> schema.Section:
@@ -680,132 +630,122 @@ def known(data: Any) -> schema.Section:
     data: A mapping that may be wrong or incomplete.
   """
   data = data if isinstance(data, Mapping) else {}
-  buckets = data.get("buckets")
-  name = "rows" if _is_unset(buckets) else _named_kind(buckets)
-  kind, inner = KINDS.get(name), {}
-  of_buckets = _kind_option(
-    [name for name in KINDS if KINDS[name].section],
-    "Whether batches are of text in rows of a few lengths or of arrays of a"
-    " few sizes; without the section `buckets` all rows have one length.",
+  name = "rows"
+  if not _is_unset(data.get("buckets")):
+    name = schema.kind_of(data["buckets"])
+  buckets = dataclasses.replace(
+    schema.section_by_kind(
+      {name: run.section for name, run in KINDS.items() if run.section},
+      data.get("buckets"),
+      "Whether batches are of text in rows of a few lengths or of arrays of a"
+      " few sizes; without the section `buckets` all rows have one length.",
+    ),
+    check=schema.problems_of,
+    is_optional=True,
   )
-  runs = KINDS.values()
-  if kind is not None and kind.section is not None:
-    of_buckets |= schema.options_of(kind.section)
-  inner["buckets"] = _section(
-    of_buckets, [run.section for run in runs if run.section is not None]
-  )
-  if kind is None:
-    return schema.Section({}, inner)
-  inner["mix"] = _section(
-    schema.options_of(kind.mix), [run.mix for run in runs]
-  )
+  if name not in KINDS:
+    return schema.Section(None, {"buckets": buckets})
+  run = KINDS[name]
   entries = data.get("sources")
   entries = entries if isinstance(entries, Mapping) else {}
-  inner["sources"] = schema.Section(
-    {}, {str(name): _known_of(entries[name], kind) for name in entries}
+  seq_len = data.get("seq_len")
+  if not isinstance(seq_len, int) or seq_len < 2:
+    seq_len = None
+  sources = schema.Section(
+    schema.Options,
+    {name: _source(entries[name], run, seq_len) for name in entries},
+    check=lambda _, path: schema.name_problems(path, entries),
+    join=lambda _, sources, values: sources,
+    is_required=True,
+    rule="a section with one entry for each source",
+    fix=(
+      f"Set `{PATH}.sources.<name>.store` to a directory made by"
+      " tools/prepare.py."
+    ),
   )
-  return _section(
-    schema.options_of(kind.fields), [run.fields for run in runs], inner
+  mix = schema.Section(
+    run.mix,
+    others=_others(run.mix, [run.mix for run in KINDS.values()]),
+    check=lambda mix, path: _mix_problems(mix, path, name, entries),
+    is_optional=name == "rows" and len(entries) < 2,
+  )
+  others = _others(run.fields, [run.fields for run in KINDS.values()])
+  return schema.Section(
+    run.fields,
+    {"buckets": buckets, "mix": mix, "sources": sources},
+    others={field: _REFUSED.get(field) for field in others},
+    check=schema.problems_of,
+    join=lambda fields, sections, values: _joined(name, fields, sections),
   )
 
 
-def _section(
-  fields: Mapping[str, schema.Option],
-  classes: Iterable[type],
-  sections: Mapping[str, schema.Section] | None = None,
-  expanded: Callable[[Any], dict[str, Any] | None] | None = None,
-) -> schema.Section:
-  """Returns a section of which a `kind` decides the fields.
-
-  Args:
-    fields: Those that it has.
-    classes: Those of all kinds.
-    sections: What lies deeper.
-    expanded: See `schema.Section`.
-  """
-  names = {name for cls in classes for name in schema.options_of(cls)}
-  others = tuple(sorted(names - fields.keys()))
-  return schema.Section(fields, sections or {}, others, expanded)
-
-
-def _known_of(entry: Any, kind: Kind) -> schema.Section:
-  """Returns every option of a source."""
+def _source(entry: Any, run: Kind, seq_len: int | None) -> schema.Section:
+  """Returns the declaration of a source."""
   entry = entry if isinstance(entry, Mapping) else {}
-  runs = KINDS.values()
-  of_rows = [rows_kind.options for rows_kind in row_kinds.ROW_KINDS.values()]
-  if kind.rows is not None:
-    rows = schema.options_of(kind.rows)
+  of_all_kinds = [kind.rows for kind in KINDS.values() if kind.rows]
+  of_all_kinds += [kind.options for kind in row_kinds.ROW_KINDS.values()]
+  if run.rows is None:
+    rows = row_kinds.section(entry.get("rows"), seq_len)
   else:
-    rows = _kind_option(
-      row_kinds.ROW_KINDS,
-      "How rows are made of the store's documents.",
-      row_kinds.DEFAULT_KIND,
-    )
-    name = _named_kind(entry.get("rows"), row_kinds.DEFAULT_KIND)
-    if name in row_kinds.ROW_KINDS:
-      rows |= schema.options_of(row_kinds.ROW_KINDS[name].options)
-  inner = {
-    "rows": _section(
-      rows, [*of_rows, *(run.rows for run in runs if run.rows is not None)]
+    rows = schema.Section(run.rows)
+  others = {**_others(rows.cls, of_all_kinds), **rows.others}
+  rows = dataclasses.replace(rows, others=others)
+  subset = isinstance(entry.get("rows"), Mapping) and (
+    entry["rows"].get("restrict_to_training_subset") is True
+  )
+  shuffle = schema.Section(
+    run.shuffle,
+    others=_others(run.shuffle, [kind.shuffle for kind in KINDS.values()]),
+    expanded=run.shuffle.expanded,
+    check=lambda shuffle, path: [
+      *shuffle.problems(path, row_kinds.has_blocks(rows.cls)),
+      *(_subset_problems(path, shuffle) if subset else ()),
+    ],
+  )
+  kinds = store_kinds.sections() if run.of_documents else {}
+  return schema.Section(
+    SourceOptions,
+    {
+      "rows": rows,
+      "shuffle": shuffle,
+      **{
+        name: schema.Section(cls, check=schema.problems_of, is_optional=True)
+        for name, cls in kinds.items()
+      },
+    },
+    check=lambda source, path: (
+      _store_problems(path, source, run)
+      + _kind_problems(path, [n for n in kinds if entry.get(n) is not None])
     ),
-    "shuffle": _section(
-      schema.options_of(kind.shuffle),
-      [run.shuffle for run in runs],
-      expanded=kind.shuffle.expanded,
+    join=lambda source, sections, values: dataclasses.replace(
+      source,
+      rows=sections["rows"],
+      shuffle=sections["shuffle"],
+      store_options={n: sections[n] for n in kinds if sections[n] is not None},
+      unset=_unset(values, run),
     ),
-  }
-  if kind.of_documents:
-    for name, options in store_kinds.sections().items():
-      inner[name] = schema.Section(schema.options_of(options))
-  return schema.Section(schema.options_of(SourceFields), inner)
+    is_required=True,
+    rule="a section with `store` and `rows`",
+    fix="Give it both.",
+  )
 
 
-def _kind_option(
-  kinds: Iterable[str], sentence: str, default: Any = dataclasses.MISSING
-) -> dict[str, schema.Option]:
-  rule = schema.choice(tuple(kinds))
-  return {"kind": schema.Option("kind", rule, default, sentence=sentence)}
+def _others(
+  cls: type | None, classes: Iterable[type]
+) -> dict[str, tuple[str, str] | None]:
+  """Returns the fields that only other classes have."""
+  names = {name for other in classes for name in schema.options_of(other)}
+  return dict.fromkeys(
+    sorted(names - (set() if cls is None else schema.options_of(cls).keys()))
+  )
 
 
-def _named_kind(section: Any, default: str = "") -> str:
-  """Returns the `kind` of a section; '' where it is wrong."""
-  if section is None:
-    return default
-  kind = section.get("kind") if isinstance(section, Mapping) else ""
-  if kind is None:
-    return default
-  return kind if isinstance(kind, str) else ""
-
-
-def _stated(
-  section: Mapping[str, Any], known: schema.Section
-) -> dict[str, Any]:
-  """Returns what a section says, in full.
-
-  None leaves an option at its default, unless None is a value of it, and a
-  section that has all of its options, all None, is not there: so they are
-  where placeholders stand for them (`placeholders`). Short forms of sections
-  become sections.
-  """
-  out = {}
-  for name, value in section.items():
-    inner = known.sections.get(name)
-    if inner is not None:
-      if inner.expanded is not None:
-        full = inner.expanded(value)
-        value = value if full is None else full
-      if isinstance(value, Mapping):
-        if _is_placeholder(value, inner):
-          continue
-        value = _stated(value, inner)
-    elif value is None and name in known.others:
-      continue
-    elif value is None and name in known.options:
-      option = known.options[name]
-      if not schema.takes_none(option.rule):
-        continue
-    out[name] = value
-  return out
+def _joined(kind: str, fields: Any, sections: dict[str, Any]) -> RunOptions:
+  """Returns the options of a run, whose mix may say how often it repeats."""
+  mix = sections["mix"]
+  if mix is not None:
+    fields = dataclasses.replace(fields, epochs=mix.passes(fields.epochs))
+  return RunOptions(kind, fields, **sections)
 
 
 def _is_unset(section: Any) -> bool:
@@ -814,14 +754,6 @@ def _is_unset(section: Any) -> bool:
     isinstance(section, Mapping)
     and bool(section)
     and all(value is None for value in section.values())
-  )
-
-
-def _is_placeholder(section: Mapping[str, Any], known: schema.Section) -> bool:
-  return (
-    bool(known.options)
-    and section.keys() >= known.options.keys()
-    and _is_unset(section)
   )
 
 
@@ -843,110 +775,21 @@ def plain(data: Any) -> Any:
     ) from error
 
 
-def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
-  """Returns the kind of a run, and the section `buckets` without it."""
-  if buckets is None:
-    return "rows", {}
-  kind = buckets.get("kind") if isinstance(buckets, Mapping) else None
-  names = [name for name, kind in KINDS.items() if kind.section is not None]
-  if not isinstance(kind, str) or kind not in names:
-    rule = schema.choice(names)
-    raise schema.ConfigError(
-      [schema.bad_value(f"{PATH}.buckets.kind", rule, kind, "Choose one.")]
-    )
-  return kind, {n: value for n, value in buckets.items() if n != "kind"}
-
-
-def _checked_mix(
-  section: Any, sources: Mapping[str, SourceOptions], kind: str, failed: bool
-) -> tuple[Any, list[str]]:
-  path, run_kind = f"{PATH}.mix", KINDS[kind]
-  if section is None and len(sources) < 2 and run_kind.section is None:
-    return None, []
-  mix, problems = schema.read(
-    run_kind.mix, {} if section is None else section, path
-  )
-  if mix is None:
-    return None, problems
-  if not failed:
-    weights = {name: source.weight for name, source in sources.items()}
+def _mix_problems(
+  mix: Any, path: str, kind: str, sources: Mapping[str, Any]
+) -> list[str]:
+  """Returns what is wrong between a mix, its sources and the kind of run."""
+  problems = []
+  if sources and all(isinstance(entry, Mapping) for entry in sources.values()):
+    weights = {name: sources[name].get("weight") for name in sources}
     problems += mix.problems(path, weights)
   units = mix_units.of_kind(kind)
-  unit = getattr(mix, "unit", None)
-  if unit is not None and unit not in units:
+  if mix.unit is not None and mix.unit not in units:
     problems.append(
       f"`{path}.unit` must be one of {', '.join(map(repr, units))} with"
-      f" buckets of kind {kind!r}, got {unit!r}. Choose one."
+      f" buckets of kind {kind!r}, got {mix.unit!r}. Choose one."
     )
-  return mix, problems
-
-
-def _checked_sources(
-  section: Any, kind: Kind, seq_len: int | None
-) -> tuple[dict[str, SourceOptions], list[str]]:
-  path = f"{PATH}.sources"
-  if not isinstance(section, Mapping) or not section:
-    return {}, [
-      schema.bad_value(
-        path,
-        "a section with one entry for each source",
-        section,
-        f"Set `{path}.<name>.store` to a directory made by tools/prepare.py.",
-      )
-    ]
-  out, problems = {}, schema.name_problems(path, section)
-  for name, entry in section.items():
-    source, more = _checked_source(f"{path}.{name}", entry, kind, seq_len)
-    problems += more
-    if source is not None:
-      out[str(name)] = source
-  return out, problems
-
-
-def _checked_source(
-  path: str, entry: Any, kind: Kind, seq_len: int | None
-) -> tuple[SourceOptions | None, list[str]]:
-  if not isinstance(entry, Mapping):
-    return None, [
-      schema.bad_value(
-        path, "a section with `store` and `rows`", entry, "Give it both."
-      )
-    ]
-  kinds = store_kinds.sections() if kind.of_documents else {}
-  fields, problems = schema.read(
-    SourceFields, entry, path, elsewhere=("rows", "shuffle", *kinds)
-  )
-  store_options, more = _store_options(path, entry, kinds)
-  problems += more
-  rows, more = _checked_rows(f"{path}.rows", entry.get("rows"), kind, seq_len)
-  problems += more
-  order = entry.get("shuffle")
-  where = f"{path}.shuffle"
-  shuffle, more = schema.read(
-    kind.shuffle, {} if order is None else order, where
-  )
-  problems += more
-  if shuffle is not None:
-    problems += shuffle.problems(where, row_kinds.has_blocks(rows))
-  if getattr(rows, "restrict_to_training_subset", False):
-    problems += _subset_problems(path, shuffle)
-  if fields is not None:
-    problems += _store_problems(path, fields, kind)
-  if problems or fields is None:
-    return None, problems
-  return SourceOptions(
-    fields.store,
-    rows,
-    shuffle,
-    store_options,
-    fields.weight,
-    fields.max_epochs,
-    fields.joined,
-    None
-    if fields.cache_dir is None
-    else (fields.cache_dir, fields.cache_dir_bytes),
-    _unset(entry, kind),
-  ), []
+  return problems
 
 
 def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
@@ -962,7 +805,7 @@ def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
   return frozenset(names)
 
 
-def _store_problems(path: str, fields: SourceFields, kind: Kind) -> list[str]:
+def _store_problems(path: str, fields: SourceOptions, kind: Kind) -> list[str]:
   """Returns what is wrong between the stores of a source and its run."""
   count = 1 if isinstance(fields.store, str) else len(fields.store)
   problems = []
@@ -991,38 +834,24 @@ def _store_problems(path: str, fields: SourceFields, kind: Kind) -> list[str]:
   return problems
 
 
-def _checked_rows(
-  path: str, section: Any, kind: Kind, seq_len: int | None
-) -> tuple[Any, list[str]]:
-  if kind.rows is None:
-    return row_kinds.read(path, section, seq_len)
-  return schema.read(kind.rows, {} if section is None else section, path)
-
-
-def _store_options(
-  path: str, entry: Mapping[str, Any], kinds: Mapping[str, type]
-) -> tuple[dict[str, Any], list[str]]:
-  """Returns the options of a source's kind of stores, where it has some."""
-  names = [name for name in kinds if entry.get(name) is not None]
-  out, problems = {}, []
-  for name in names:
-    where = f"{path}.{name}"
-    out[name], more = schema.read(kinds[name], entry[name], where)
-    problems += more + (out[name].problems(where) if out[name] else [])
-  if len(names) > 1:
-    problems.append(
-      f"`{path}` must be of one kind of stores, got {' and '.join(names)}."
-      " Remove all but one."
-    )
-  return out, problems
+def _kind_problems(path: str, names: Sequence[str]) -> list[str]:
+  """Returns what is wrong with the kinds of stores that a source has."""
+  if len(names) < 2:
+    return []
+  return [
+    f"`{path}` must be of one kind of stores, got {' and '.join(names)}."
+    " Remove all but one."
+  ]
 
 
 def _subset_problems(path: str, shuffle: Any) -> list[str]:
-  if shuffle is None or shuffle.kind == "none":
+  """Returns what is wrong with the order of a training subset."""
+  if shuffle.kind == "none":
     return []
+  source = path.removesuffix(".shuffle")
   return [
-    f"`{path}.rows.restrict_to_training_subset` must be False where"
-    f" `{path}.shuffle.kind` is not 'none', got True with"
+    f"`{source}.rows.restrict_to_training_subset` must be False where"
+    f" `{path}.kind` is not 'none', got True with"
     f" {shuffle.kind!r}: the subset is the first tokens of an unshuffled"
     " run. Set shuffle.kind to 'none' (shuffle_content and"
     " shuffle_offsets stay allowed)."

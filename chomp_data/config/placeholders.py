@@ -88,12 +88,9 @@ def _fill(section: ml_collections.ConfigDict, known: schema.Section) -> None:
     if name not in fields:
       _put(section, name, None)
   for name, inner in known.sections.items():
-    value = section.get(name)
-    if inner.expanded is not None:
-      full = inner.expanded(value)
-      value = value if full is None else ml_collections.ConfigDict(full)
-    if value is None:
-      value = ml_collections.ConfigDict()
+    value = inner.in_full(section.get(name))
+    if value is None or isinstance(value, dict):
+      value = ml_collections.ConfigDict(value)
     if isinstance(value, ml_collections.ConfigDict):
       _fill(value, inner)
     if inner.options and not isinstance(

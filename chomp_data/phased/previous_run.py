@@ -265,8 +265,9 @@ class PreviousRunSource:
         f"rows of kind {kind!r}",
         "Give the source another name: it then starts from its beginning.",
       )
-    options, problems = row_kinds.read(
-      "rows", {"kind": kind, **saved["rows"]}, saved["seq_len"]
+    section = {"kind": kind, **saved["rows"]}
+    options, problems = row_kinds.section(section, saved["seq_len"]).read(
+      section, "rows"
     )
     self._check(problems)
     return row_kinds.make(

@@ -47,7 +47,7 @@ def all_options(config):
   known = options.known(config.data.to_dict())
   yield from options_under(known, ("data",))
   for name, cls in train_options.SECTIONS.items():
-    yield from options_under(schema.Section(schema.options_of(cls)), (name,))
+    yield from options_under(schema.Section(cls), (name,))
 
 
 def value_at(config, path):

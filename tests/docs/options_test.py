@@ -24,7 +24,7 @@ CLASSES = [
   *(kind.shuffle for kind in options.KINDS.values()),
   *(kind.section for kind in options.KINDS.values() if kind.section),
   *(kind.rows for kind in options.KINDS.values() if kind.rows),
-  options.SourceFields,
+  options.SourceOptions,
   array_record.ArrayRecordOptions,
 ]
 
