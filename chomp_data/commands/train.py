@@ -13,6 +13,7 @@ on each with --distributed.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -47,16 +48,13 @@ from chomp_data.loading import certificate
 from chomp_data.loading import checkpoint
 from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
-from chomp_data.reference import by_bucket
-from chomp_data.reference import by_source
 from chomp_data.reference import curves
-from chomp_data.reference import evaluating
-from chomp_data.reference import progress
+from chomp_data.reference import held_out
 from chomp_data.reference import report
 from chomp_data.reference import span_losses
-from chomp_data.reference import summary
 from chomp_data.reference import train_options
 from chomp_data.reference import training
+from chomp_data.reference import window_log
 from chomp_data.reference import workdir as workdir_lib
 from chomp_data.storage import opening
 from chomp_data.testing import batch_hashes
@@ -147,35 +145,27 @@ class Run:
       workdir, options.checkpoint.keep, files=_FILES, folders=_FOLDERS
     )
     self.workdir: epath.Path = self.run_directory.directory
-    self.documents: progress.DocumentLosses = progress.DocumentLosses()
     writes = jax.process_index() == 0
     self.curves: curves.Curves = curves.Curves(
       os.fspath(self.workdir) if writes else None
     )
     self.metrics: prometheus.Metrics = prometheus.Metrics(self.input)
     self._watch(options.pipe)
-    self.last_window: progress.Window | None = None
-    self.last_sources: dict[str, dict[str, Any]] = {}
-    self.last_buckets: dict[str, dict[str, Any]] = {}
+    self.last_window: window_log.Window | None = None
     self.stopped_by: signal.Signals | None = None
     # What inspect_batches --follow reads.
-    self.job: job.Report = job.Report(
-      self.run_directory.path, writes=jax.process_index() == 0
-    )
+    self.job: job.Report = job.Report(self.run_directory.path, writes=writes)
 
   def _watch(self, pipe: chomp_data.Pipeline) -> None:
     """Makes what logs and evaluates a run; it is of the run's pipeline."""
     self.pipe: chomp_data.Pipeline = pipe
-    self.by_source: by_source.SourceLog = by_source.SourceLog(pipe)
-    self.by_bucket: by_bucket.BucketLog | None = None
-    if pipe.run_options.kind != "rows":
-      self.by_bucket = by_bucket.BucketLog(pipe)
+    self.log: window_log.WindowLog = window_log.WindowLog(pipe)
     self.span_losses: span_losses.Writer = span_losses.Writer(
       pipe,
       opening.open_storage(os.fspath(self.workdir)),
       jax.process_index() == 0 and self.options.train.span_losses,
     )
-    self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
+    self.evaluation: held_out.Evaluation = held_out.Evaluation(
       pipe, self.options.evaluation, self.trainer.batch_sharding
     )
 
@@ -250,14 +240,10 @@ class Run:
       The state; `input.step` says how far it is.
     """
     options, total = self.options.train, self.options.num_steps
-    meter = progress.Meter()
-    first, compiled = self.input.step, time.perf_counter()
+    first, started = self.input.step, time.perf_counter()
     shapes: set[tuple[int, ...]] = set()
-    self.by_source.begin(first)
-    self.curves.begin(first)
-    self.span_losses.begin(first)
-    if self.by_bucket is not None:
-      self.by_bucket.begin(first)
+    for part in (self.log, self.curves, self.span_losses):
+      part.begin(first)
     self.job.at(first)
     with _bar(first, total) as bar:
       while (step := self.input.step) < total:
@@ -271,7 +257,7 @@ class Run:
           # Each bucket has one shape, and its first batch compiles: the call
           # returns when that is done, before the step is.
           seconds = time.perf_counter() - began
-          meter.leave_out(seconds)
+          self.log.leave_out(seconds)
           logging.info(
             "step %d: the first batch of shape %s, compiled in %.1f s",
             step,
@@ -279,33 +265,34 @@ class Run:
             seconds,
           )
         shapes.add(shape)
-        self._add(meter.add(step, metrics, math.prod(shape)))
+        self._add_spans(self.log.add(metrics, math.prod(shape)))
         step += 1
         bar.update()
         self.job.at(step)
         stop = stopping(step)
         saves = step % self.options.checkpoint.every_steps == 0
         logs = step % options.log_every_steps == 0
+        if step == first + 1 or stop or saves or logs or step == total:
+          self._add_spans(self.log.flush())
         if step == first + 1:
-          # Compiling is not part of the speed.
-          self._add(meter.flush())
           logging.info(
             "first step done after %.1f s, compiling included: loss %.4f",
-            time.perf_counter() - compiled,
-            meter.window(self.input.wait_s).loss,
+            time.perf_counter() - started,
+            self.log.loss,
           )
-        if stop or saves or logs or step == total:
-          self._add(meter.flush())
+          # Compiling is not part of the speed.
+          self.log.restart(self.input.waits.seconds)
         if stop or saves or step == total:
           self.save(step, state)
         if logs or step == total:
-          self._log(step, meter.window(self.input.wait_s), bar)
+          self._log_window(step, bar)
         if self.options.evaluation.is_due(step, total):
           began = time.perf_counter()
           self._evaluate(step, state, bar)
-          meter.leave_out(time.perf_counter() - began)
+          self.log.leave_out(time.perf_counter() - began)
         if step % options.document_loss_every_steps == 0 and step < total:
-          self._log_documents(step, self.documents.take(), bar)
+          lines = report.document_lines(self.pipe, self.log.take_documents())
+          _log_lines(bar, f"loss by document up to step {step}", lines)
         if stop:
           break
     self.run_directory.finish()
@@ -325,44 +312,19 @@ class Run:
     )
     if jax.process_index() != 0:
       return
-    losses = self.documents.take()
+    losses = self.log.take_documents()
     read = coverage.coverage(self.pipe, step)
-    by_source_now = self.last_sources or self.by_source.take(step)
-    history = summary.points(os.fspath(self.workdir))
-    sources = summary.sources(self.pipe, by_source_now, read, history)
-    pictured = summary.draw(
-      os.fspath(self.workdir / summary.PICTURE), sources, history
+    window = self.last_window or self.log.take(step)
+    history = report.points(os.fspath(self.workdir))
+    sources = report.sources(self.pipe, window.sources, read, history)
+    pictured = report.draw(
+      os.fspath(self.workdir / report.PICTURE), sources, history
     )
     values = report.record(self.pipe, step, scores, read)
     values[certificate.FIELD] = certificate.records(self.input.certified)
     if self.last_window is not None:
-      values |= report.progress_record(self.pipe, self.last_window, losses)
-      values["by_source"] = self.last_sources
-      if self.last_buckets:
-        values["by_bucket"] = self.last_buckets
+      values |= report.progress_record(self.pipe, window, losses)
     report.write_json(self.workdir / "metrics.json", values)
-    self._write_report(read, losses, scores)
-    self.run_directory.finish()
-    console.print(
-      "\n".join(
-        [
-          f"Trained {_counted(step, 'step')}.",
-          *summary.lines(sources, history),
-          *(
-            [f"Picture: {self.run_directory.path}/{summary.PICTURE}"] * pictured
-          ),
-          "Documents, and the loss of each kind of row:"
-          f" {self.run_directory.path}/{_REPORT}; as JSON:"
-          f" {self.run_directory.path}/metrics.json",
-        ]
-      ),
-      markup=False,
-      highlight=False,
-      soft_wrap=True,
-    )
-
-  def _write_report(self, read, losses, scores) -> None:
-    """Writes documents and scores as text."""
     with open(self.workdir / _REPORT, "w") as file:
       if losses:
         lines = report.document_lines(self.pipe, losses)
@@ -373,6 +335,18 @@ class Run:
       rich.console.Console(file=file, width=100).print(
         report.score_table(scores)
       )
+    self.run_directory.finish()
+    place = self.run_directory.path
+    lines = [
+      f"Trained {_counted(step, 'step')}.",
+      *report.lines(sources, history),
+      *([f"Picture: {place}/{report.PICTURE}"] * pictured),
+      f"Documents, and the loss of each kind of row: {place}/{_REPORT}; as"
+      f" JSON: {place}/metrics.json",
+    ]
+    console.print(
+      "\n".join(lines), markup=False, highlight=False, soft_wrap=True
+    )
 
   def _check_same_run(self, saved: dict[str, Any]) -> None:
     changed = state_lib.differences(saved, self.options.record())
@@ -390,56 +364,48 @@ class Run:
     for line in changed:
       logging.warning("the checkpoint's run was another: %s", line)
 
-  def _add(self, metrics) -> None:
-    self.documents.add(metrics)
+  def _add_spans(self, metrics: window_log.Metrics | None) -> None:
     self.span_losses.add(metrics, self.input.shards)
-    self.by_source.add(metrics)
-    if self.by_bucket is not None:
-      self.by_bucket.add(metrics)
 
-  def _log(self, step: int, window: progress.Window, bar: tqdm.tqdm) -> None:
-    if not window.steps:
+  def _log_window(self, step: int, bar: tqdm.tqdm) -> None:
+    if not self.log.steps:
       return
+    window = self.log.take(step, self.input.waits.seconds)
     self.last_window = window
     if bar.disable:
       logging.info("step %d/%d: %s", step, self.options.num_steps, window)
     else:
       bar.set_postfix_str(str(window))
-    self.last_sources = self.by_source.take(step)
-    points = by_source.curves(window, self.last_sources, self.input)
+    points = window.curves(self.input)
     self.curves.add(step, points)
-    self.metrics.tell(
-      {name: points[name] for name in _METRICS}, self.last_sources
-    )
-    shown = []
+    self.metrics.tell({name: points[name] for name in _METRICS}, window.sources)
+    lines = window.bucket_lines()
     if self.pipe.accounts.questions.stages:
-      shown += by_source.lines(self.last_sources)
-    if self.by_bucket is not None:
-      shown += self.by_bucket.stages(step)
-      self.last_buckets = self.by_bucket.take(step)
-      shown += by_bucket.lines(self.last_buckets)
-    if shown and jax.process_index() == 0:
-      with bar.external_write_mode(sys.stderr):
-        logging.info("by source up to step %d:\n  %s", step, "\n  ".join(shown))
+      lines = window.source_lines() + lines
+    _log_lines(bar, f"by source up to step {step}", lines)
 
   def _evaluate(
     self, step: int, state: training.TrainState, bar: tqdm.tqdm
   ) -> None:
-    scores = self.evaluation.measure(self.trainer.model(state), step)
-    if jax.process_index() != 0 or not scores:
+    points, documents = self.evaluation.measure(self.trainer.model(state), step)
+    if not points:
       return
-    self.curves.add(step, scores.curves)
-    for kind, records in scores.documents.items():
+    self.curves.add(step, points)
+    for kind, records in documents.items():
       self.curves.add_documents(step, kind, records)
-    with bar.external_write_mode(sys.stderr):
-      logging.info("step %d: %s", step, scores)
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in points.items())
+    _log_lines(bar, f"step {step}: {shown}")
 
-  def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
-    if not losses:
-      return
-    lines = "\n  ".join(report.document_lines(self.pipe, losses))
-    with bar.external_write_mode(sys.stderr):
-      logging.info("loss by document up to step %d:\n  %s", step, lines)
+
+def _log_lines(
+  bar: tqdm.tqdm, title: str, lines: Iterable[str] | None = None
+) -> None:
+  """Logs a title alone, or with lines below it where there are any."""
+  texts = list(lines or ())
+  if jax.process_index() != 0 or (lines is not None and not texts):
+    return
+  with bar.external_write_mode(sys.stderr):
+    logging.info("%s", "\n  ".join([title + ":" * bool(texts), *texts]))
 
 
 def _bar(first: int, total: int) -> tqdm.tqdm:

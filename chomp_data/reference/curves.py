@@ -1,14 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a run, in a file of JSON lines and for TensorBoard.
+"""Curves of a run, in files of JSON lines and for TensorBoard.
 
-Both lie in the run's directory and grow as it goes. A resume cuts what was
+They are in the run's directory and grow as it goes. A resume cuts what was
 written after its step, so each step is there once.
 """
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import contextlib
 import json
 import math
@@ -25,43 +24,31 @@ class Curves:
   """Appends points, of the process that writes."""
 
   def __init__(self, workdir: str | None):
-    """Binds a directory.
-
-    Args:
-      workdir: A local directory, or None to write nothing.
-    """
+    """Binds a local directory; None writes nothing."""
     self._directory = None if workdir is None else pathlib.Path(workdir)
-    self._events = None
+    self._events: Any = None
     self._purge: int | None = None
 
   def begin(self, step: int) -> None:
-    """Goes on at a step: lines of later ones are cut."""
+    """Continues at a step: lines of later ones are cut."""
     if self._directory is None:
       return
     self._directory.mkdir(parents=True, exist_ok=True)
     for name in (FILE, DOCUMENTS):
       path = self._directory / name
       if path.exists():
-        self._purge = step
+        # TensorBoard leaves out events of an earlier file from here on.
+        self._purge = step + 1
         _cut(path, step)
 
   def add(self, step: int, values: Mapping[str, float]) -> None:
-    """Adds a point of each curve.
-
-    Args:
-      step: Steps taken.
-      values: By name; what is not finite is null.
-    """
+    """Adds a point of each curve; what is not finite is null."""
     if self._directory is None or not values:
       return
-    finite = {
-      name: value if math.isfinite(value) else None
-      for name, value in values.items()
-    }
-    self._append(FILE, [{"step": step, **finite}])
-    if (events := self._writer()) is not None:
-      for name, value in finite.items():
-        if value is not None:
+    self._append(FILE, step, [values])
+    if (events := self._writer(self._directory)) is not None:
+      for name, value in values.items():
+        if math.isfinite(value):
           events.add_scalar(name, value, step)
       events.flush()
 
@@ -75,25 +62,7 @@ class Curves:
       kind: What was asked of them.
       records: JSON values; NaN is null.
     """
-    if self._directory is None:
-      return
-    lines = [
-      {
-        "step": step,
-        "kind": kind,
-        **{
-          name: None if value != value else value
-          for name, value in record.items()
-        },
-      }
-      for record in records
-    ]
-    self._append(DOCUMENTS, lines)
-
-  def _append(self, name: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    assert self._directory is not None
-    with open(self._directory / name, "a") as file:
-      file.write("".join(json.dumps(line) + "\n" for line in lines))
+    self._append(DOCUMENTS, step, ({"kind": kind, **r} for r in records))
 
   def close(self) -> None:
     """Closes what is open."""
@@ -101,21 +70,34 @@ class Curves:
       self._events.close()
       self._events = None
 
-  def _writer(self):
+  def _append(
+    self, name: str, step: int, records: Iterable[Mapping[str, Any]]
+  ) -> None:
+    if self._directory is None:
+      return
+    with open(self._directory / name, "a") as file:
+      for record in records:
+        line = {"step": step, **{k: _finite(v) for k, v in record.items()}}
+        file.write(json.dumps(line) + "\n")
+
+  def _writer(self, directory: pathlib.Path) -> Any:
     """Returns TensorBoard's writer; None where its package is missing."""
     if self._events is None:
       try:
         import tensorboardX
       except ImportError:
         return None
-      assert self._directory is not None
-      # TensorBoard itself leaves out events of steps from `purge_step` on
-      # that an earlier file has.
-      purge = None if self._purge is None else self._purge + 1
       self._events = tensorboardX.SummaryWriter(
-        str(self._directory / _TENSORBOARD), purge_step=purge
+        str(directory / _TENSORBOARD), purge_step=self._purge
       )
     return self._events
+
+
+def _finite(value: Any) -> Any:
+  """Returns a JSON value: null for a number that is not finite."""
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value
 
 
 def _cut(path: pathlib.Path, step: int) -> None:

@@ -25,6 +25,7 @@ from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
+from chomp_data.rows import spans
 from chomp_data.sources import row_source
 from chomp_data.splice import grid
 
@@ -100,39 +101,72 @@ class Trained:
   longest: int
 
 
-def perplexity(
-  model: decoder_lib.Decoder, batches: Iterable[Mapping[str, Any]]
-) -> float:
-  """Returns exp(mean nll of trained columns) over all batches.
+class ColumnLosses:
+  """What each column of a batch loses under one model, on the host."""
 
-  Args:
-    model: The decoder.
-    batches: Canonical fields, on the host or on devices.
-  """
-  return score(model, batches).perplexity
+  def __init__(
+    self,
+    model: decoder_lib.Decoder,
+    sharding: jax.sharding.Sharding | None = None,
+  ):
+    """Binds a model, and the sharding of batches (None: the default device)."""
+    self._graph, self._params = nnx.split(model)
+    self._sharding = sharding
+    self._whole: jax.sharding.NamedSharding | None = None
+    if isinstance(sharding, jax.sharding.NamedSharding):
+      self._whole = jax.sharding.NamedSharding(
+        sharding.mesh, jax.sharding.PartitionSpec()
+      )
+
+  def __call__(
+    self, batch: Mapping[str, Any]
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the losses of a batch.
+
+    Args:
+      batch: Canonical fields [B, S]; every process has all rows.
+
+    Returns:
+      nll float32[B, S] in nats, 0 where not trained on, the mask bool[B, S],
+      and what each column weighs.
+    """
+    fields = {name: batch[name] for name in _FIELDS if name in batch}
+    if self._sharding is not None:
+      fields = {
+        name: jax.make_array_from_callback(
+          value.shape, self._sharding, functools.partial(_part, value)
+        )
+        for name, value in fields.items()
+      }
+    losses = _column_losses(self._graph, self._whole, self._params, fields)
+    return jax.device_get(losses)
 
 
 def score(
-  model: decoder_lib.Decoder, batches: Iterable[Mapping[str, Any]]
+  model: decoder_lib.Decoder,
+  batches: Iterable[Mapping[str, Any]],
+  sharding: jax.sharding.Sharding | None = None,
 ) -> Score:
-  """Returns the loss summed over all batches; see `perplexity`."""
-  graph, params = nnx.split(model)
-  nll, weight, tokens, rows = 0.0, 0.0, 0, 0
+  """Returns the loss summed over all batches.
+
+  Args:
+    model: The decoder.
+    batches: Canonical fields on the host.
+    sharding: Of the batch axis, or None for the default device.
+  """
+  losses = ColumnLosses(model, sharding)
+  nll, weights, tokens, rows = 0.0, 0.0, 0, 0
   for batch in batches:
-    fields = {name: batch[name] for name in _FIELDS if name in batch}
-    sums = _summed_nll(graph, params, fields)
-    # Summed in float64 here: float32 loses tokens beyond 2**24.
-    nll += float(sums[0])
-    weight += float(sums[1])
-    tokens += int(sums[2])
-    rows += int(sums[3])
-  return Score(nll, tokens, rows, weight)
+    columns, mask, weight = losses(batch)
+    nll += float((columns * weight).sum(dtype=np.float64))
+    weights += float(weight.sum(dtype=np.float64))
+    tokens += int(mask.sum())
+    rows += int(mask.any(axis=1).sum())
+  return Score(nll, tokens, rows, weights)
 
 
 def batches_of(
-  source: row_source.RowSource,
-  batch_size: int,
-  sharding: jax.sharding.Sharding | None = None,
+  source: row_source.RowSource, batch_size: int
 ) -> Iterator[dict[str, Any]]:
   """Yields every row of a source once, in batches of one shape.
 
@@ -140,37 +174,22 @@ def batches_of(
     source: The rows.
     batch_size: Rows of a batch; the last is filled with rows that have no
       trained column.
-    sharding: Of the batch axis, or None for host arrays. Every process reads
-      all rows, for grids are small.
 
   Yields:
-    Canonical fields, [batch_size, seq_len].
+    Canonical fields [batch_size, seq_len], on the host.
   """
   for first in range(0, len(source), batch_size):
     rows = np.arange(first, first + batch_size)
     batch = source.batch(np.minimum(rows, len(source) - 1))
     batch["loss_mask"][rows >= len(source)] = False
-    fields = {name: batch[name] for name in _FIELDS if name in batch}
-    yield placed(fields, sharding)
+    yield batch
 
 
-def placed(
-  batch: Mapping[str, np.ndarray], sharding: jax.sharding.Sharding | None
-) -> dict[str, Any]:
-  """Returns a batch that every process has all of, on devices.
-
-  Args:
-    batch: Fields [B, ...].
-    sharding: Of the batch axis, or None to leave them on the host.
-  """
-  if sharding is None:
-    return dict(batch)
-  return {
-    name: jax.make_array_from_callback(
-      value.shape, sharding, functools.partial(np.ndarray.__getitem__, value)
-    )
-    for name, value in batch.items()
-  }
+def planned(pipe: pipeline.Pipeline, num_steps: int) -> Iterator[spans.Spans]:
+  """Yields the spans of a run's first steps that are there, in blocks."""
+  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
+  for step in range(0, num_steps, block):
+    yield pipe.plan(step, min(block, num_steps - step)).live()
 
 
 def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
@@ -182,15 +201,13 @@ def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
   """
   nothing = Trained(np.empty(0, np.int64), np.empty(0, np.int64), 0)
   by_name = dict.fromkeys(pipe.sources, nothing)
-  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
-  for step in range(0, num_steps, block):
-    spans = pipe.plan(step, min(block, num_steps - step)).live()
+  for block in planned(pipe, num_steps):
     for number, (name, seen) in enumerate(by_name.items()):
-      of_source = spans.source == number
+      of_source = block.source == number
       by_name[name] = Trained(
-        np.union1d(seen.documents, spans.document[of_source]),
-        np.union1d(seen.columns, spans.column[of_source]),
-        max(seen.longest, int(spans.length[of_source].max(initial=0))),
+        np.union1d(seen.documents, block.document[of_source]),
+        np.union1d(seen.columns, block.column[of_source]),
+        max(seen.longest, int(block.length[of_source].max(initial=0))),
       )
   return by_name
 
@@ -275,11 +292,18 @@ def _untrained(store: stores.Store, seen: Trained, shortest: int) -> np.ndarray:
   return some[alike] if alike.any() else some[enough]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _summed_nll(graph: Any, params: Any, batch: Mapping[str, Any]):
+def _part(value: np.ndarray, index: Any) -> np.ndarray:
+  return np.asarray(value)[index]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _column_losses(
+  graph: Any, whole: Any, params: Any, batch: Mapping[str, Any]
+):
   model = nnx.merge(graph, params)
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
   nll, mask = training.token_nll(logits, batch)
-  weight = training.token_weight(batch, mask)
-  columns = mask.sum(), mask.any(axis=1).sum()
-  return (nll * weight).sum(), weight.sum(), *columns
+  losses = nll, mask, training.token_weight(batch, mask)
+  if whole is None:
+    return losses
+  return jax.lax.with_sharding_constraint(losses, whole)

@@ -8,14 +8,13 @@ documents: the probability that the model goes on word for word from a prefix,
 windows of a document one by one, beside how often the run has read it.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
 from typing import Any
 
-from flax import nnx
 import jax
 import numpy as np
 
@@ -28,7 +27,6 @@ from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
 from chomp_data.reference import span_losses
-from chomp_data.reference import training
 from chomp_data.sources import source_opening
 from chomp_data.splice import grid
 
@@ -115,45 +113,45 @@ class EvaluationOptions(schema.Options):
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """What a held-out store came to, one entry a document that was measured.
+  """What a held-out store came to, one entry per document that was measured.
 
   Attributes:
-    store: The store.
     document: int64[D], ascending.
+    ids: Their ids.
     nll: float64[D], nats.
     tokens: int64[D], tokens that were predicted.
     num_bytes: float64[D], bytes of text of these tokens; NaN where the store
       does not know its tokenizer.
   """
 
-  store: stores.Store
   document: np.ndarray
+  ids: Sequence[str]
   nll: np.ndarray
   tokens: np.ndarray
   num_bytes: np.ndarray
 
   @property
   def loss(self) -> float:
-    """Nats a token."""
+    """Nats per token."""
     return float(self.nll.sum() / self.tokens.sum())
 
   @property
   def bits_per_byte(self) -> float:
-    """Bits a byte of text: what stores of other tokenizers compare by."""
+    """Bits per byte of text, which stores of other tokenizers compare by."""
     return float(self.nll.sum() / self.num_bytes.sum() / math.log(2))
 
-  def records(self) -> Iterator[dict[str, Any]]:
-    """Yields each document's figures, the greatest loss first."""
-    order = np.argsort(-self.nll / self.tokens, kind="stable")
-    ids = self.store.document_ids(self.document[order])
-    for identity, i in zip(ids, order.tolist(), strict=True):
-      yield {
+  def records(self) -> list[dict[str, Any]]:
+    """Returns each document's figures, the greatest loss first."""
+    return [
+      {
         "document": int(self.document[i]),
-        "id": identity,
+        "id": self.ids[i],
         "loss": float(self.nll[i] / self.tokens[i]),
         "bits_per_byte": float(self.nll[i] / self.num_bytes[i] / math.log(2)),
         "tokens": int(self.tokens[i]),
       }
+      for i in np.argsort(-self.nll / self.tokens, kind="stable").tolist()
+    ]
 
 
 class HeldOut:
@@ -181,51 +179,42 @@ class HeldOut:
     where = f"config.evaluation.stores.{name}"
     opened = stores.open_store(path)
     trained = next(iter(run.sources.values())).store
+    problem = None
     if (
       source_opening.tokenizers_differ(opened, trained)
       or opened.opened.tokenizer.vocab_size > run.vocab_size
     ):
-      raise schema.ConfigError(
-        [
-          f"`{where}` must be a store of the run's tokenizer, got {path} of"
-          f" {source_opening.tokenizer_text(opened)} for"
-          f" {source_opening.tokenizer_text(trained)}. Prepare it with the"
-          " tokenizer of the run."
-        ]
+      problem = (
+        f"`{where}` must be a store of the run's tokenizer, got {path} of"
+        f" {source_opening.tokenizer_text(opened)} for"
+        f" {source_opening.tokenizer_text(trained)}. Prepare it with the"
+        " tokenizer of the run."
       )
-    if opened.num_tokens - opened.num_documents < 1:
-      raise schema.ConfigError(
-        [
-          f"`{where}` must hold a document of two tokens or more, got {path}"
-          f" of {opened.num_documents} documents and {opened.num_tokens}"
-          " tokens. Hold out more, or leave the store out."
-        ]
+    elif opened.num_tokens - opened.num_documents < 1:
+      problem = (
+        f"`{where}` must hold a document of two tokens or more, got {path}"
+        f" of {opened.num_documents} documents and {opened.num_tokens}"
+        " tokens. Hold out more, or leave the store out."
       )
+    if problem is not None:
+      raise schema.ConfigError([problem])
     self.name = name
-    self.pipe: pipeline.Pipeline = pipeline.build(
+    rows = {"kind": "bin", "shuffle_rows": False}
+    self._pipe = pipeline.build(
       {
         "seq_len": run.seq_len,
         "global_batch_size": run.global_batch_size,
         "epochs": 1,
         "remainder": "pad",
-        "sources": {
-          name: {
-            "store": path,
-            "rows": {"kind": "bin", "shuffle_rows": False},
-          }
-        },
+        "sources": {name: {"store": path, "rows": rows}},
       }
     )
-    steps = self.pipe.num_steps
+    self._store = self._pipe.sources[name].store
+    steps = self._pipe.num_steps
     assert steps is not None
     if max_rows is not None:
       steps = min(steps, -(-max_rows // run.global_batch_size))
-    self._steps: int = steps
-
-  @property
-  def store(self) -> stores.Store:
-    """The store."""
-    return self.pipe.sources[self.name].store
+    self._steps = steps
 
   def measure(
     self, model: decoder_lib.Decoder, sharding: jax.sharding.Sharding | None
@@ -236,42 +225,39 @@ class HeldOut:
       model: The decoder.
       sharding: Of the batch axis, or None for the default device.
     """
-    graph, params = nnx.split(model)
-    count = self.store.num_documents
-    nll, tokens = np.zeros(count), np.zeros(count, np.int64)
+    losses = evaluation.ColumnLosses(model, sharding)
+    count = self._store.num_documents
+    nll, tokens = np.zeros(count), np.zeros(count)
     for step in range(self._steps):
-      batch = self.pipe.canonical(step)
-      columns, mask = columns_nll(graph, params, batch, sharding)
-      spans = self.pipe.plan(step)
+      columns, mask, _ = losses(self._pipe.canonical(step))
+      spans = self._pipe.plan(step)
       by_span = span_losses.by_span(spans, columns, mask)
       nll += np.bincount(spans.document, by_span.nll, count)
-      tokens += np.bincount(spans.document, by_span.tokens, count).astype(
-        np.int64
-      )
+      tokens += np.bincount(spans.document, by_span.tokens, count)
     document = np.flatnonzero(tokens)
-    length = self.store.bounds(document)[1]
+    tokens = tokens[document].astype(np.int64)
     # Of a document of n tokens the first is not predicted.
-    share = tokens[document] / length
+    share = tokens / self._store.bounds(document)[1]
     return Measured(
-      self.store,
       document,
+      self._store.document_ids(document),
       nll[document],
-      tokens[document],
+      tokens,
       self._text_bytes[document] * share,
     )
 
   @functools.cached_property
   def _text_bytes(self) -> np.ndarray:
     """The bytes of text of each document that is measured."""
-    out = np.full(self.store.num_documents, np.nan)
+    out = np.full(self._store.num_documents, np.nan)
     try:
-      tokenizer = tokenizers.load_tokenizer(self.store)
+      tokenizer = tokenizers.load_tokenizer(self._store)
     except errors.StoreError:
       # Tokens alone: what they stand for is not known.
       return out
-    spans = self.pipe.plan(0, self._steps)
+    spans = self._pipe.plan(0, self._steps)
     for document in np.unique(spans.document).tolist():
-      text = tokenizer.decode(stores.read_document(self.store, document))
+      text = tokenizer.decode(stores.read_document(self._store, document))
       out[document] = len(text.encode())
     return out
 
@@ -294,20 +280,28 @@ class Memorization:
     self._pipe = pipe
     self._window, self._prefix = options.pz_window, options.pz_prefix
     self._options = options
-    self._seen: tuple[int, np.ndarray | None] = (0, None)
+    self._seen: tuple[int, np.ndarray] = (0, np.zeros((), np.int64))
 
   @functools.cached_property
   def document(self) -> np.ndarray:
-    """The documents that are asked, int64[D], ascending."""
-    return _trained(
-      self._pipe, self.name, self._options.pz_documents, self._window
-    )
+    """The documents that the run reads first and are long enough, ascending."""
+    number = self._pipe.source_names.index(self.name)
+    store = self._pipe.sources[self.name].store
+    documents: dict[int, None] = {}
+    last = min(self._pipe.num_steps or _LOOKED_AT, _LOOKED_AT)
+    for spans in evaluation.planned(self._pipe, last):
+      read = spans.document[spans.source == number]
+      read = read[np.sort(np.unique(read, return_index=True)[1])]
+      read = read[store.bounds(read)[1] >= self._window]
+      documents |= dict.fromkeys(read.tolist())
+      if len(documents) >= self._options.pz_documents:
+        break
+    first = list(documents)[: self._options.pz_documents]
+    return np.sort(np.asarray(first, np.int64))
 
   @functools.cached_property
-  def _rows(self) -> grid.GridSource | None:
-    """The windows of all documents."""
-    if not len(self.document):
-      return None
+  def _rows(self) -> grid.GridSource:
+    """The windows of all documents, of which there must be one."""
     source = self._pipe.sources[self.name]
     last = source.store.bounds(self.document)[1] - self._window
     return grid.GridSource(
@@ -325,12 +319,11 @@ class Memorization:
   def exposures(self, step: int) -> np.ndarray:
     """Returns how many spans of each document came before a step, int64[D]."""
     first, spans = self._seen
-    if spans is None or step < first:
-      first, spans = 0, np.zeros(len(self.document), np.int64)
-    if step > first:
-      added = visits.exposures(self._pipe, self.name, first, step)
-      spans = spans + added[self.document]
-      self._seen = (step, spans)
+    if step < first:
+      first, spans = 0, np.zeros((), np.int64)
+    added = visits.exposures(self._pipe, self.name, first, step)
+    spans = spans + added[self.document]
+    self._seen = (step, spans)
     return spans
 
   def measure(
@@ -351,119 +344,94 @@ class Memorization:
       "log_p_z"}: mean and greatest probability over its windows, and the mean
       of its logarithm in nats.
     """
-    if self._rows is None:
+    if not len(self.document):
       return []
-    graph, params = nnx.split(model)
-    count = len(self._rows)
-    size = self._pipe.global_batch_size
-    log_p = np.empty(count)
+    losses = evaluation.ColumnLosses(model, sharding)
     asked = np.arange(self._rows.seq_len)
     # Column i predicts token i + 1 of the window.
     asked = (asked >= self._prefix - 1) & (asked < self._window - 1)
-    for first in range(0, count, size):
-      rows = np.minimum(np.arange(first, first + size), count - 1)
-      batch = self._rows.batch(rows)
+    parts = []
+    for batch in evaluation.batches_of(
+      self._rows, self._pipe.global_batch_size
+    ):
       batch["loss_mask"] = np.broadcast_to(asked, batch["tokens"].shape)
-      columns, _ = columns_nll(graph, params, batch, sharding)
-      part = min(size, count - first)
-      log_p[first : first + part] = -columns.sum(axis=1, dtype=np.float64)[
-        :part
-      ]
+      parts.append(-losses(batch)[0].sum(axis=1, dtype=np.float64))
+    count = len(self._rows)
+    log_p = np.concatenate(parts)[:count]
     owner = np.searchsorted(
       self.document, self._rows.plan(np.arange(count)).document
     )
-    windows = np.bincount(owner, minlength=len(self.document))
-    mean = np.bincount(owner, np.exp(log_p), len(self.document)) / windows
-    logs = np.bincount(owner, log_p, len(self.document)) / windows
-    most = np.full(len(self.document), -np.inf)
-    np.maximum.at(most, owner, log_p)
     ids = self._rows.store.document_ids(self.document)
     exposures = self.exposures(step)
     return [
       {
         "source": self.name,
-        "document": int(document),
-        "id": identity,
+        "document": document,
+        "id": ids[i],
         "exposures": int(exposures[i]),
-        "windows": int(windows[i]),
-        "p_z": float(mean[i]),
-        "p_z_max": float(np.exp(most[i])),
-        "log_p_z": float(logs[i]),
+        "windows": len(logs),
+        "p_z": float(np.exp(logs).mean()),
+        "p_z_max": float(np.exp(logs.max())),
+        "log_p_z": float(logs.mean()),
       }
-      for i, (document, identity) in enumerate(
-        zip(self.document.tolist(), ids, strict=True)
-      )
+      for i, document in enumerate(self.document.tolist())
+      for logs in [log_p[owner == i]]
     ]
 
 
-def columns_nll(
-  graph: Any,
-  params: Any,
-  batch: Mapping[str, np.ndarray],
-  sharding: jax.sharding.Sharding | None,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns what each column of a batch loses, on the host.
+class Evaluation:
+  """What a run measures beside its loss, of stores and of its documents."""
 
-  Args:
-    graph: Of the decoder, `nnx.split`.
-    params: Likewise.
-    batch: Canonical fields [B, S]; every process has all rows.
-    sharding: Of the batch axis, or None for the default device.
+  def __init__(
+    self,
+    pipe: pipeline.Pipeline,
+    options: EvaluationOptions,
+    sharding: jax.sharding.Sharding,
+  ):
+    """Opens held-out stores.
 
-  Returns:
-    float32[B, S] in nats, 0 where it is not trained on, and bool[B, S].
-  """
-  fields = {
-    name: batch[name]
-    for name in ("tokens", "segment_ids", "positions", "loss_mask")
-  }
-  whole = None
-  if isinstance(sharding, jax.sharding.NamedSharding):
-    whole = jax.sharding.NamedSharding(
-      sharding.mesh, jax.sharding.PartitionSpec()
-    )
-  fields = evaluation.placed(fields, sharding)
-  losses = _columns_nll(graph, whole, params, fields)
-  nll, mask = jax.device_get(losses)
-  return nll, mask
+    Args:
+      pipe: The run.
+      options: What is measured.
+      sharding: Of the batch axis.
 
+    Raises:
+      ConfigError: If a store has nothing to measure.
+      StoreError: If one cannot be opened.
+    """
+    self._sharding = sharding
+    self._stores = [
+      HeldOut(name, path, pipe, options.max_rows)
+      for name, path in options.stores or ()
+    ]
+    self._learned = []
+    if options.pz_window is not None:
+      self._learned = [
+        Memorization(pipe, name, options) for name in pipe.sources
+      ]
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _columns_nll(graph: Any, whole: Any, params: Any, batch: Mapping[str, Any]):
-  model = nnx.merge(graph, params)
-  logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
-  losses = training.token_nll(logits, batch)
-  return (
-    losses if whole is None else jax.lax.with_sharding_constraint(losses, whole)
-  )
+  def measure(
+    self, model: decoder_lib.Decoder, step: int
+  ) -> tuple[dict[str, float], dict[str, list[dict[str, Any]]]]:
+    """Returns points of curves, and records of documents by what was asked.
 
-
-def _trained(
-  pipe: pipeline.Pipeline, name: str, most: int, shortest: int
-) -> np.ndarray:
-  """Returns documents that a run reads first, of at least so many tokens.
-
-  Args:
-    pipe: The run.
-    name: One of its sources.
-    most: Documents, at most.
-    shortest: Tokens of each, at least.
-
-  Returns:
-    int64[D], ascending.
-  """
-  number = pipe.source_names.index(name)
-  store = pipe.sources[name].store
-  documents: dict[int, None] = {}
-  limit = pipe.num_steps or _LOOKED_AT
-  block = max(1, 65_536 // pipe.global_batch_size)
-  for step in range(0, min(limit, _LOOKED_AT), block):
-    spans = pipe.plan(step, min(block, min(limit, _LOOKED_AT) - step)).live()
-    planned = spans.document[spans.source == number]
-    _, first = np.unique(planned, return_index=True)
-    planned = planned[np.sort(first)]
-    for document in planned[store.bounds(planned)[1] >= shortest].tolist():
-      documents.setdefault(document)
-    if len(documents) >= most:
-      break
-  return np.sort(np.asarray(list(documents)[:most], np.int64))
+    Args:
+      model: The decoder.
+      step: Steps that it was trained for.
+    """
+    curves: dict[str, float] = {}
+    documents: dict[str, list[dict[str, Any]]] = {}
+    for store in self._stores:
+      scores = store.measure(model, self._sharding)
+      curves[f"held_out/loss/{store.name}"] = scores.loss
+      curves[f"held_out/bits_per_byte/{store.name}"] = scores.bits_per_byte
+      documents.setdefault("held_out", []).extend(
+        {"store": store.name, **record} for record in scores.records()
+      )
+    for source in self._learned:
+      records = source.measure(model, step, self._sharding)
+      if records:
+        mean = sum(record["p_z"] for record in records) / len(records)
+        curves[f"p_z/{source.name}"] = mean
+        documents.setdefault("p_z", []).extend(records)
+    return curves, documents

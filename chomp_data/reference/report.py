@@ -1,32 +1,55 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a run: scores, losses by document and coverage, for both readers.
+"""The end of a run: on one screen, as a picture, as text and as JSON.
 
-Tables are for people, the JSON record for programs; they hold the same
-numbers.
+Screen and picture show the loss, how full rows were and the tokens of each
+source; they are made of what a run logs, the points of `curves.jsonl`. Text
+(scores, losses by document, coverage) is for people, JSON for programs; they
+hold the same numbers.
 """
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
+import dataclasses
 import json
+import math
+import pathlib
 from typing import Any
 
+from absl import logging
 from etils import epath
 import jax
+import numpy as np
 import rich.table
 
 from chomp_data import pipeline
 from chomp_data.audit import coverage as coverage_lib
+from chomp_data.reference import curves as curves_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
-from chomp_data.reference import progress
+from chomp_data.reference import window_log
 from chomp_data.splice import source as splice_source
 from chomp_data.storage import publish
 
-DocumentLosses = Mapping[progress.Document, tuple[float, int]]
+DocumentLosses = Mapping[window_log.Document, tuple[float, int]]
+Scores = Mapping[str, Mapping[str, evaluation.Score]]
+Points = Sequence[Mapping[str, Any]]
 
+PICTURE = "summary.png"
+
+_SIZE = (11, 3.4)  # inches
+_DPI = 120
+_MOST_SOURCES = 10  # Named and coloured; a mix of more shows its largest.
 _MOST_DOCUMENTS = 20
+# Of a score.
+_FIGURES = {
+  "perplexity": "{:.3f}",
+  "loss": "{:.4f}",
+  "tokens": "{:,}",
+  "rows": "{:,}",
+}
 
 
 def scores(
@@ -47,8 +70,7 @@ def scores(
   return {
     name: {
       question: evaluation.score(
-        model,
-        evaluation.batches_of(rows, pipe.global_batch_size, sharding),
+        model, evaluation.batches_of(rows, pipe.global_batch_size), sharding
       )
       for question, rows in {
         **evaluation.grids(source, seen[name]),
@@ -59,26 +81,23 @@ def scores(
   }
 
 
-def score_table(
-  scores: Mapping[str, Mapping[str, evaluation.Score]],
-) -> rich.table.Table:
-  """Returns the scores, one line a question."""
+def score_table(scores: Scores) -> rich.table.Table:
+  """Returns the scores, one line per question."""
   table = rich.table.Table(title="perplexity by question", title_justify="left")
   table.add_column("source", overflow="fold")
   table.add_column("question")
-  for name in ("perplexity", "loss", "tokens", "rows"):
+  for name in _FIGURES:
     table.add_column(name, justify="right")
   for source, questions in scores.items():
     for question, score in questions.items():
-      table.add_row(
-        source,
-        question,
-        f"{score.perplexity:.3f}",
-        f"{score.loss:.4f}",
-        f"{score.tokens:,}",
-        f"{score.rows:,}",
-      )
+      figures = _figures(score)
+      texts = [form.format(figures[name]) for name, form in _FIGURES.items()]
+      table.add_row(source, question, *texts)
   return table
+
+
+def _figures(score: evaluation.Score) -> dict[str, float]:
+  return {name: getattr(score, name) for name in _FIGURES}
 
 
 def document_lines(
@@ -97,49 +116,39 @@ def document_lines(
 def record(
   pipe: pipeline.Pipeline,
   step: int,
-  scores: Mapping[str, Mapping[str, evaluation.Score]],
-  read: list[coverage_lib.Coverage],
+  scores: Scores,
+  read: Sequence[coverage_lib.Coverage],
 ) -> dict[str, Any]:
   """Returns what can be said of a finished run at any time, as JSON values."""
   return {
     "step": step,
     "evaluation": {
-      source: {
-        question: {
-          "perplexity": score.perplexity,
-          "loss": score.loss,
-          "tokens": score.tokens,
-          "rows": score.rows,
-        }
-        for question, score in questions.items()
-      }
+      source: {name: _figures(score) for name, score in questions.items()}
       for source, questions in scores.items()
     },
     "coverage": {
-      coverage.source: [
+      one.source: [
         {
           "document": document,
-          "id": pipe.sources[coverage.source].store.document_ids([document])[0],
-          "length": int(coverage.length[i]),
-          "rows": int(coverage.rows[i]),
-          "tokens": int(coverage.tokens[i]),
-          "distinct_tokens": int(coverage.distinct[i]),
+          "id": pipe.sources[one.source].store.document_ids([document])[0],
+          "length": int(one.length[i]),
+          "rows": int(one.rows[i]),
+          "tokens": int(one.tokens[i]),
+          "distinct_tokens": int(one.distinct[i]),
         }
-        for i, document in enumerate(coverage.document.tolist())
+        for i, document in enumerate(one.document.tolist())
       ]
-      for coverage in read
+      for one in read
     },
-    "coverage_entropy": {
-      coverage.source: coverage.entropy for coverage in read
-    },
+    "coverage_entropy": {one.source: one.entropy for one in read},
   }
 
 
 def progress_record(
-  pipe: pipeline.Pipeline, window: progress.Window, losses: DocumentLosses
+  pipe: pipeline.Pipeline, window: window_log.Window, losses: DocumentLosses
 ) -> dict[str, Any]:
   """Returns how a run's last steps went, as JSON values."""
-  return {
+  out = {
     "loss": window.loss,
     "tokens_per_second": window.tokens_per_second,
     "positions_per_second": window.positions_per_second,
@@ -153,7 +162,9 @@ def progress_record(
       }
       for (source, document), (loss, tokens) in losses.items()
     ],
+    "by_source": window.sources,
   }
+  return out if window.buckets is None else {**out, "by_bucket": window.buckets}
 
 
 def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
@@ -171,3 +182,199 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
   part = path.with_name(path.name + ".part")
   publish.write_file(part, f"{json.dumps(values, indent=2)}\n".encode())
   part.replace(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """What a run read of one source.
+
+  Attributes:
+    name: The source's.
+    tokens: Tokens read, padding excluded.
+    share: Its fraction of the mix's unit, in [0, 1].
+    intended_share: The fraction that the mix's weights ask for.
+    epochs: Passes over the source.
+    documents: Documents read at least once.
+    filled: Fraction of the positions of its rows that hold tokens, or None
+      where rows are of several lengths.
+    filled_alone: The same for rows of one document each, or None.
+    loss: Mean loss of its latest window, in nats a token; NaN for none.
+  """
+
+  name: str
+  tokens: int
+  share: float
+  intended_share: float
+  epochs: float
+  documents: int
+  filled: float | None
+  filled_alone: float | None
+  loss: float
+
+
+def sources(
+  pipe: pipeline.Pipeline,
+  by_source: Mapping[str, Mapping[str, Any]],
+  read: Sequence[coverage_lib.Coverage],
+  history: Points,
+) -> list[Source]:
+  """Returns what a run read of each source, the most tokens first.
+
+  Args:
+    pipe: The run.
+    by_source: Of a `window_log.Window`.
+    read: The documents that it read.
+    history: Of `points`.
+  """
+  latest = history[-1] if history else {}
+  out = []
+  for coverage in read:
+    record = by_source[coverage.source]
+    filled = alone = None
+    if (
+      pipe.run_options.kind == "rows"
+      and record["rows"]
+      and len(coverage.length)
+    ):
+      filled = record["tokens"] / (record["rows"] * pipe.seq_len)
+      lengths = np.minimum(coverage.length, pipe.seq_len)
+      alone = float(lengths.mean()) / pipe.seq_len
+    out.append(
+      Source(
+        name=coverage.source,
+        tokens=record["tokens"],
+        share=record["share"],
+        intended_share=record["intended_share"],
+        epochs=record["epochs"],
+        documents=len(coverage.document),
+        filled=filled,
+        filled_alone=alone,
+        loss=_finite(latest.get(f"train/loss/{coverage.source}")),
+      )
+    )
+  return sorted(out, key=lambda source: -source.tokens)
+
+
+def points(workdir: str) -> list[dict[str, Any]]:
+  """Returns the points of a run's curves, in the order of steps.
+
+  Args:
+    workdir: The run's local directory.
+  """
+  path = pathlib.Path(workdir, curves_lib.FILE)
+  if not path.exists():
+    return []
+  return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def lines(read: Sequence[Source], history: Points) -> list[str]:
+  """Returns the summary as text: a table of sources, and the loss.
+
+  Args:
+    read: Of `sources`.
+    history: Of `points`.
+  """
+  width = max(len("source"), *(len(source.name) for source in read))
+  out = [
+    f"{'source':<{width}}  {'tokens':>12}  {'share':>6}  {'wanted':>6}"
+    f"  {'documents':>9}  {'epochs':>6}  {'rows filled':>11}  {'loss':>6}"
+  ]
+  for source in read[:_MOST_SOURCES]:
+    out.append(
+      f"{source.name:<{width}}  {source.tokens:>12,}  {source.share:>6.1%}"
+      f"  {source.intended_share:>6.1%}  {source.documents:>9,}"
+      f"  {source.epochs:>6.2f}  {_percent(source.filled):>11}"
+      f"  {_number(source.loss):>6}"
+    )
+  if len(read) > _MOST_SOURCES:
+    out.append(f"... and {len(read) - _MOST_SOURCES} more sources")
+  alone = [source for source in read if source.filled_alone is not None]
+  if alone:
+    total = sum(source.documents for source in alone)
+    filled = sum(s.documents * (s.filled_alone or 0) for s in alone) / total
+    out.append(
+      f"With one document in each row, {filled:.1%} of the positions would"
+      " hold tokens."
+    )
+  losses = [p["train/loss"] for p in history if p.get("train/loss") is not None]
+  if len(losses) > 1:
+    out.append(
+      f"Training loss: {losses[0]:.2f} nats per token at step"
+      f" {history[0]['step']}, {losses[-1]:.2f} at step {history[-1]['step']}."
+    )
+  return out
+
+
+def draw(path: str, read: Sequence[Source], history: Points) -> bool:
+  """Draws the loss, how full rows are and tokens by source.
+
+  Args:
+    path: The PNG file.
+    read: Of `sources`.
+    history: Of `points`.
+
+  Returns:
+    Whether there is a picture: False without matplotlib (logged) or points.
+  """
+  if not history:
+    return False
+  try:
+    from matplotlib import figure as figure_lib
+    from matplotlib import ticker
+  except ImportError:
+    logging.info("no %s: install matplotlib for a picture", PICTURE)
+    return False
+  read = read[:_MOST_SOURCES]
+  figure = figure_lib.Figure(figsize=_SIZE, layout="constrained")
+  loss, rows, tokens = figure.subplots(1, 3)
+  steps = [point["step"] for point in history]
+
+  for source in read:
+    values = [_finite(p.get(f"train/loss/{source.name}")) for p in history]
+    loss.plot(steps, values, lw=1.2, label=source.name)
+  if len(read) > 1:
+    values = [_finite(point.get("train/loss")) for point in history]
+    loss.plot(steps, values, color="black", lw=1.6, label="all")
+  loss.set(title="training loss", xlabel="step", ylabel="nats per token")
+  loss.legend(frameon=False, fontsize=8)
+
+  full = [source for source in read if source.filled is not None]
+  for offset, label, color, values in (
+    (-0.2, "as read", "tab:green", [s.filled or 0 for s in full]),
+    (0.2, "one document", "lightgrey", [s.filled_alone or 0 for s in full]),
+  ):
+    places = np.arange(len(full)) + offset
+    bars = rows.barh(places, values, 0.38, label=label, color=color)
+    rows.bar_label(bars, [f"{v:.1%}" for v in values], padding=-32, fontsize=8)
+  rows.set_yticks(range(len(full)), [source.name for source in full])
+  rows.invert_yaxis()
+  rows.set(title="row utilisation", xlabel="positions that hold tokens")
+  rows.set_xlim(0, 1)
+  rows.xaxis.set_major_formatter(ticker.PercentFormatter(1))
+  rows.legend(frameon=False, fontsize=8, loc="lower right")
+
+  tokens.stackplot(
+    [0, *steps],
+    *([0, *(p.get(f"tokens/{s.name}") or 0 for p in history)] for s in read),
+    labels=[
+      f"{s.name} {s.share:.1%} (wanted {s.intended_share:.0%})" for s in read
+    ],
+    alpha=0.85,
+  )
+  tokens.set(title="tokens by source", xlabel="step", ylabel="tokens")
+  tokens.yaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+  tokens.legend(frameon=False, fontsize=8, loc="upper left")
+  figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+  return True
+
+
+def _finite(value: float | None) -> float:
+  return math.nan if value is None else value
+
+
+def _percent(value: float | None) -> str:
+  return "-" if value is None else f"{value:.1%}"
+
+
+def _number(value: float) -> str:
+  return "-" if math.isnan(value) else f"{value:.2f}"

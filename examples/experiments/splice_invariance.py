@@ -163,7 +163,7 @@ def measure(
   if not isinstance(source, chomp_data.SpliceSource):
     raise TypeError(f"{source!r} must be a splice source.")
   return {
-    name: evaluation.perplexity(model, evaluation.batches_of(rows, 32))
+    name: evaluation.score(model, evaluation.batches_of(rows, 32)).perplexity
     for name, rows in places(source.store, source.documents).items()
   }
 

@@ -39,7 +39,6 @@ def test_every_error_is_one_wherever_it_is_imported_from():
     ("stores", "StoreError"),
     ("loading.state", "StateError"),
     ("loading.feed", "InputError"),
-    ("reference.progress", "DivergedError"),
   ):
     module = importlib.import_module(f"chomp_data.{place}")
     assert getattr(module, name) is getattr(errors, name)

@@ -16,7 +16,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
-from chomp_data.reference import by_source
+from chomp_data.reference import window_log
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -446,19 +446,24 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
 
 def test_seed_001_positions_are_logged_by_source(paths, caplog):
   pipe = pipeline.build(config(paths, epochs=None))
-  log = by_source.SourceLog(pipe)
+  log = window_log.WindowLog(pipe)
   for step in range(12):
     batch = pipe.batch(step)
-    log.add(
-      {
-        "source_id": batch["source_id"],
-        "row_nll": batch["loss_mask"].sum(axis=1) * 2.0,
-        "row_tokens": batch["loss_mask"].sum(axis=1),
-      }
-    )
-  found = log.take(12)
+    tokens = batch["loss_mask"].sum(axis=1)
+    metrics = {
+      "source_id": batch["source_id"],
+      "row_nll": tokens * 2.0,
+      "row_tokens": tokens,
+      "loss": 2.0,
+      "tokens": tokens.sum(),
+      "all_masked": 0,
+    }
+    log.add(metrics, batch["tokens"].size)
+  log.flush()
+  window = log.take(12)
+  found = window.sources
   accounts = pipe.accounts.at(12)
-  for line in by_source.lines(found):
+  for line in window.source_lines():
     logging.info("%s", line)
     own = re.search(r"source (\w+): rows ([\d,]+), tokens ([\d,]+)", line)
     account = accounts[own[1]]

@@ -150,9 +150,10 @@ def test_perplexity_of_equal_logits_is_the_vocabulary_size(store_path):
   model = _decoder()
   model.embedding[...] = 0.0 * model.embedding[...]
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  batches = list(evaluation.batches_of(rows, 4, sharding))
-  assert math.isclose(evaluation.perplexity(model, batches), 32, rel_tol=1e-5)
+  batches = evaluation.batches_of(rows, 4)
+  score = evaluation.score(model, batches, sharding)
+  assert math.isclose(score.perplexity, 32, rel_tol=1e-5)
 
 
 def test_perplexity_without_a_trained_column_is_nan():
-  assert math.isnan(evaluation.perplexity(_decoder(), []))
+  assert math.isnan(evaluation.score(_decoder(), []).perplexity)

@@ -78,7 +78,7 @@ def perplexity(store, model, documents, starts):
     content_length=32,
     min_copy_len=16,
   )
-  return evaluation.perplexity(model, evaluation.batches_of(grid, 16))
+  return evaluation.score(model, evaluation.batches_of(grid, 16)).perplexity
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import types
 import numpy as np
 
 from chomp_data.audit import coverage as coverage_lib
-from chomp_data.reference import summary
+from chomp_data.reference import report
 
 _HISTORY = [
   {
@@ -56,7 +56,7 @@ def _sources(kind="rows"):
     "web": _record(20, 18_000, 1.0, 0.9),
   }
   read = [_coverage("code", []), _coverage("web", [100, 500, 3_000])]
-  return summary.sources(pipe, records, read, _HISTORY)
+  return report.sources(pipe, records, read, _HISTORY)
 
 
 def test_rows_are_compared_with_rows_of_one_document():
@@ -73,7 +73,7 @@ def test_rows_of_several_lengths_have_no_utilisation():
 
 
 def test_the_table_has_a_line_a_source_and_the_loss():
-  lines = summary.lines(_sources(), _HISTORY)
+  lines = report.lines(_sources(), _HISTORY)
   assert lines[0].split() == [
     *("source", "tokens", "share", "wanted", "documents", "epochs", "rows"),
     *("filled", "loss"),
@@ -100,7 +100,7 @@ def test_the_table_has_a_line_a_source_and_the_loss():
 def test_the_picture_is_drawn_with_gaps_and_without_utilisation(tmp_path):
   for kind in ("rows", "length"):
     path = tmp_path / f"{kind}.png"
-    assert summary.draw(str(path), _sources(kind), _HISTORY)
+    assert report.draw(str(path), _sources(kind), _HISTORY)
     assert path.read_bytes().startswith(b"\x89PNG")
-  assert not summary.draw(str(tmp_path / "none.png"), _sources(), [])
+  assert not report.draw(str(tmp_path / "none.png"), _sources(), [])
   assert not (tmp_path / "none.png").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.reference import by_source
+from chomp_data.reference import window_log
 from chomp_data.testing import stores as testing_stores
 
 BATCH = 4
@@ -74,11 +74,11 @@ RUNS = {
 @pytest.mark.parametrize("what", RUNS)
 def test_intended_shares_are_means_over_steps(paths, what):
   pipe = build(paths, **RUNS[what])
-  log = by_source.SourceLog(pipe)
+  log = window_log.WindowLog(pipe)
   last = pipe.num_steps or 60
   cuts = [0, 1, 10, 10, 17, 43, last]
   for first, end in itertools.pairwise(cuts):
-    found = log.take(end)
+    found = log.take(end).sources
     window, since = means(pipe, first, end), means(pipe, 0, end)
     for name, own in found.items():
       assert own["window_intended"] == pytest.approx(window[name])
@@ -91,17 +91,17 @@ def test_intended_shares_are_means_over_steps(paths, what):
 def test_a_window_across_a_stage_is_of_both(paths):
   stages = [(0, {"a": 3, "b": 1}), (9, {"b": 1})]
   pipe = build(paths, "ab", mix={"stages": stages})
-  found = by_source.SourceLog(pipe).take(10)
+  found = window_log.WindowLog(pipe).take(10).sources
   assert found["a"]["window_intended"] == pytest.approx(0.9 * 0.75)
   assert found["b"]["window_intended"] == pytest.approx(0.9 * 0.25 + 0.1)
 
 
 def test_a_log_that_begins_later_counts_from_the_start(paths):
   pipe = build(paths, **RUNS["stages"])
-  whole, later = by_source.SourceLog(pipe), by_source.SourceLog(pipe, 33)
+  whole, later = window_log.WindowLog(pipe), window_log.WindowLog(pipe, 33)
   whole.take(33)
-  wanted = whole.take(50)
-  found = later.take(50)
+  wanted = whole.take(50).sources
+  found = later.take(50).sources
   for name, own in found.items():
     for field in ("window_intended", "intended_share", "window_share", "share"):
       assert own[field] == pytest.approx(wanted[name][field])
@@ -128,7 +128,7 @@ def test_a_long_run_asks_for_few_steps(paths, monkeypatch):
     return intended(step)
 
   monkeypatch.setattr(pipe.accounts.questions, "intended", spied)
-  found = by_source.SourceLog(pipe).take(10**6)
+  found = window_log.WindowLog(pipe).take(10**6).sources
   assert len(asked) < 100
   ended = next(s for s in range(18_000, 19_000) if not intended(s)["a"])
   assert found["a"]["intended_share"] == pytest.approx(0.5 * ended / 10**6)
@@ -161,7 +161,7 @@ def test_intended_of_no_step_is_refused(paths):
 
 
 def test_one_source_alone_is_all_that_is_intended(paths):
-  (own,) = by_source.SourceLog(build(paths, "a")).take(5).values()
+  (own,) = window_log.WindowLog(build(paths, "a")).take(5).sources.values()
   assert own["window_intended"] == own["intended_share"] == 1
   assert own["window_share"] == own["share"] == 1
   assert math.isnan(own["loss"])
@@ -181,9 +181,9 @@ def test_buckets_of_text_have_shares_too(paths):
       "sources": {name: {"store": str(paths / name)} for name in "bc"},
     }
   )
-  log = by_source.SourceLog(pipe)
+  log = window_log.WindowLog(pipe)
   log.take(3)
-  found = log.take(20)
+  found = log.take(20).sources
   assert found["b"]["window_intended"] == pytest.approx(0.75)
   assert found["b"]["intended_share"] == pytest.approx(0.75)
   assert found["b"]["window_share"] == pytest.approx(0.75, abs=0.1)
@@ -192,10 +192,11 @@ def test_buckets_of_text_have_shares_too(paths):
 def test_a_line_tells_both_shares_of_the_window_and_since_the_start(paths):
   stages = [(0, {"a": 3, "b": 1}), (8, {"a": 1, "b": 1})]
   pipe = build(paths, "ab", mix={"stages": stages})
-  log = by_source.SourceLog(pipe)
+  log = window_log.WindowLog(pipe)
   log.take(8)
-  found = log.take(16)
-  for line, own in zip(by_source.lines(found), found.values(), strict=True):
+  window = log.take(16)
+  found = window.sources
+  for line, own in zip(window.source_lines(), found.values(), strict=True):
     shares = re.search(
       r"share ([\d.]+)% of ([\d.]+)% intended, since the start ([\d.]+)% of"
       r" ([\d.]+)% intended$",

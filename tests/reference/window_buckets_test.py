@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.reference import by_bucket
+from chomp_data.reference import window_log
 from chomp_data.testing import stores as testing_stores
 
 STAGES = [(0, {"8": 1, "16": 1}), (6, {"16": 1, "32": 2})]
@@ -36,19 +36,29 @@ def pipe(tmp_path):
 
 
 def test_a_window_counts_batches_losses_and_passes_by_bucket(pipe):
-  log = by_bucket.BucketLog(pipe, 2)
+  log = window_log.WindowLog(pipe, 2)
   nll, tokens, count = {}, {}, {}
   for step in range(2, 12):
     bucket = pipe.bucket_of(step)[1]
     row_tokens = pipe.batch(step)["loss_mask"].sum(axis=1)
     row_nll = row_tokens * (1.0 + step)
-    log.add({"row_nll": row_nll, "row_tokens": row_tokens})
-    log.add(None)
+    metrics = {
+      "source_id": np.zeros(len(row_nll), np.int64),
+      "row_nll": row_nll,
+      "row_tokens": row_tokens,
+      "loss": 1.0 + step,
+      "tokens": row_tokens.sum(),
+      "all_masked": 0,
+    }
+    log.add(metrics, 64)
     nll[bucket] = nll.get(bucket, 0) + row_nll.sum()
     tokens[bucket] = tokens.get(bucket, 0) + row_tokens.sum()
     count[bucket] = count.get(bucket, 0) + 1
-  assert log.stages(12) == ["stage from step 6: 16 0.333, 32 0.667"]
-  found = log.take(12)
+  log.flush()
+  window = log.take(12)
+  assert window.stages == ("stage from step 6: 16 0.333, 32 0.667",)
+  assert window.bucket_lines()[0] == window.stages[0]
+  found = window.buckets
   assert {b: own["batches"] for b, own in found.items()} == {
     b: count.get(b, 0) for b in ("8", "16", "32")
   }
@@ -66,15 +76,16 @@ def test_a_window_counts_batches_losses_and_passes_by_bucket(pipe):
       assert histogram[source].get(bucket, 0) == samples
       assert (passes > 0) == (samples > 0)
   # Another window begins where this one ended.
-  assert log.stages(20) == []
-  later = log.take(13)
+  window = log.take(13)
+  assert window.stages == ()
+  later = window.buckets
   assert sum(own["batches"] for own in later.values()) == 1
   assert all(math.isnan(own["loss"]) for own in later.values())
 
 
 def test_lines_tell_what_did_not_come(pipe):
-  log = by_bucket.BucketLog(pipe)
-  log.take(6)
-  text = by_bucket.lines(log.take(9))
+  log = window_log.WindowLog(pipe)
+  log.take(7)
+  text = log.take(9).bucket_lines()
   assert text[0].startswith("bucket 8: 0 batches (0.0%), loss -, passes a ")
   assert len(text) == 3
