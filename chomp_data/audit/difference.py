@@ -51,8 +51,8 @@ _VALUES = (
   "length",
   "column",
   "segment",
-  "bos",
-  "eos",
+  "added_before",
+  "added_after",
   "masked",
 )
 
@@ -363,7 +363,7 @@ class _Spans:
       values = []
       for spans in (a, b):
         value = getattr(spans, name, None)
-        # A missing array is False: no token was added, and no span masked.
+        # A missing array is 0: no token was added, and no span masked.
         values.append(
           np.zeros(count, np.int64) if value is None else value[:count]
         )

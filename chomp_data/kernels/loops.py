@@ -159,23 +159,23 @@ def _counted(out, first, last, origin):
 
 
 @_loop(
-  "i8(i8[::1], i8[::1], i8[::1], i4[::1], b1[::1], b1[::1], b1[::1], b1, b1,"
-  "i4[::1], i4[:, ::1], i4[:, ::1], i4[:, ::1], b1[:, ::1])"
+  "i8(i8[::1], i8[::1], i8[::1], i4[::1], b1[::1], b1[::1], i1[::1], i1[::1],"
+  "b1, b1, i4[::1], i4[:, ::1], i4[:, ::1], i4[:, ::1], b1[:, ::1])"
 )
 def placed(
-  row, column, length, segment, masked, bos, eos, trailing, by_segment, ids,
-  tokens, segment_ids, positions, loss_mask,
+  row, column, length, segment, masked, joined, added_before, added_after,
+  trailing, by_segment, ids, tokens, segment_ids, positions, loss_mask,
 ):  # fmt: skip
   """Makes the fields of rows as `row_layout.placed`, in one pass.
 
   Positions of `tokens` where tokens of the store are copied later stay unset.
-  The first seven arguments are of spans, `row` ascending; the flags `masked`,
-  `bos` and `eos` are empty where no span has them. `ids` are the tokens of
-  padding, left of a shifted document, of BOS and of EOS. The last four are
-  fields [num_rows, seq_len], which are written.
+  The first eight arguments are of spans, `row` ascending; `masked`, `joined`,
+  `added_before` and `added_after` are empty where no span has them. `ids` are
+  `RowLayout.special_ids`. The last four are fields [num_rows, seq_len], which
+  are written.
   """
   num_rows, seq_len = segment_ids.shape
-  padding, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]
+  padding, before = ids[0], ids[1]
   i = 0
   for r in range(num_rows):
     grid, segments = tokens[r], segment_ids[r]
@@ -203,14 +203,16 @@ def placed(
       if not live:
         _filled(grid, begin, end, padding)
       else:
-        if len(bos) and bos[i]:
-          grid[begin] = bos_id
-        if len(eos) and eos[i]:
-          grid[end - 1] = eos_id
+        if len(added_before) and added_before[i]:
+          grid[begin] = ids[added_before[i] + 1]
+        if len(added_after) and added_after[i]:
+          grid[end - 1] = ids[added_after[i] + 1]
       _filled(grid, end, at, padding)
       _filled(segments, begin, at, segment[i] if live else 0)
       if by_segment:
         _counted(places, begin, at, origin)
+      if len(joined) and joined[i]:
+        mask[begin - 1] = True
       _filled(mask, begin, end - 1, live)
       _filled(mask, end - 1, at, False)
       i += 1

@@ -278,7 +278,11 @@ def _has_one_span(rows: row_source.RowSource) -> bool:
   if isinstance(rows, splice_source.SpliceSource):
     # A rolled copy that passes the end of its document is two spans.
     return rows.space.content_start_mode != "cyclic_roll"
-  return isinstance(rows, packed_source.PackedSource)
+  # Parts of a rearranged document are spans of one row.
+  return (
+    isinstance(rows, packed_source.PackedSource)
+    and not rows.layout.sentinel_ids
+  )
 
 
 def _size(rows: intervals.Intervals) -> int:

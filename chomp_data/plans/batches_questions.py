@@ -210,7 +210,7 @@ def _sample_units(
   assert spans is not None
   assert dataset.text is not None
   if unit == "tokens":
-    return spans.length
+    return spans.tokens()
   if dataset.text.store.labels.trains_on_all:
-    return spans.length - 1
+    return spans.targets()
   return row_labels.trained_targets(spans, dataset.text.store)

@@ -41,14 +41,20 @@ def name_keys(*parts: int | str) -> np.ndarray:
   )
 
 
-_FIELDS = ("step", "row", "document", "start", "length", "column", "flags")
+_FIELDS = (
+  "step",
+  "row",
+  "document",
+  "start",
+  "length",
+  "column",
+  "flags",
+  "sentinels",
+)
 _KEYS = {
   name: (name_keys(name) | np.uint64(1))[:, None]
   for name in (*_FIELDS, "sample")
 }
-
-# The low bits of `flags`; the segment is in the bits above them.
-_FLAGS = ("bos", "eos", "masked")
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -85,6 +91,9 @@ def of_spans(
       "column": spans.column[cut],
       "flags": _flags(spans, cut),
     }
+    sentinels = _sentinels(spans, cut)
+    if sentinels is not None:
+      fields["sentinels"] = sentinels
     total = _hashed(fields)
     total += place[:, row]
     total += names if names.shape[1] == 1 else names[:, spans.source[cut]]
@@ -150,13 +159,37 @@ def of_values(
 
 
 def _flags(spans: spans_lib.Spans, cut: slice) -> np.ndarray:
-  """Returns int64[N], the segment and the flags of each span in one integer."""
-  flags = spans.segment[cut].astype(np.int64) << len(_FLAGS)
-  for bit, name in enumerate(_FLAGS):
-    is_set = getattr(spans, name)
-    if is_set is not None:
-      flags |= is_set[cut].astype(np.int64) << bit
+  """Returns int64[N], the segment and three bits of each span in one integer.
+
+  The bits are: an added BOS, an added EOS, masked.
+  """
+  flags = spans.segment[cut].astype(np.int64) << 3
+  if spans.added_before is not None:
+    flags |= spans.added_before[cut] == spans_lib.BOS
+  if spans.added_after is not None:
+    flags |= (spans.added_after[cut] == spans_lib.EOS).astype(np.int64) << 1
+  if spans.masked is not None:
+    flags |= spans.masked[cut].astype(np.int64) << 2
   return flags
+
+
+def _sentinels(spans: spans_lib.Spans, cut: slice) -> np.ndarray | None:
+  """Returns int64[N], the added tokens of which `_flags` has no bit.
+
+  None if there are none. 0 adds nothing to the hash of a span, so it does not
+  depend on whether other spans have sentinels.
+  """
+  numbers = None
+  for bit, added, usual in (
+    (0, spans.added_before, spans_lib.BOS),
+    (8, spans.added_after, spans_lib.EOS),
+  ):
+    if added is not None:
+      part = added[cut] * (added[cut] != usual)
+      if part.any():
+        part = part.astype(np.int64) << bit
+        numbers = part if numbers is None else numbers | part
+  return numbers
 
 
 def _hashed(fields: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -175,7 +208,7 @@ def _sums(hashes: np.ndarray, firsts: np.ndarray) -> list[int]:
   """Returns the sum of 128-bit hashes in each range, modulo 2**128.
 
   Args:
-    found: uint64[2, N], their high and low halves.
+    hashes: uint64[2, N], their high and low halves.
     firsts: int64[M + 1], where ranges begin, and the last one ends.
   """
   before = np.zeros((3, hashes.shape[1] + 1), np.uint64)

@@ -104,14 +104,14 @@ class Counter:
       step: int64[num_rows], which step each row is of.
       unit_sums: The array that sums are written to.
     """
-    trained = spans.length - 1
+    trained = spans.targets()
     for number, store in self._labelled.items():
       pick = np.flatnonzero(spans.source == number)
       source_spans = spans.take(pick, spans.row[pick], spans.num_rows)
       trained[pick] = row_labels.trained_targets(source_spans, store)
     key = step[spans.row] * unit_sums.shape[2] + spans.source
     for step_sums, units in zip(
-      unit_sums, (spans.length, trained), strict=True
+      unit_sums, (spans.tokens(), trained), strict=True
     ):
       # Sums of steps stay far below 2**53, where float64 is exact.
       step_sums[:] = np.bincount(key, units, step_sums.size).reshape(

@@ -19,6 +19,10 @@ import numpy as np
 from chomp_data.index import integers
 from chomp_data.index import ragged
 
+# Tokens that are added before or after spans, as numbers; 0 is none. Sentinels,
+# which mark the parts of rearranged documents, are numbered from `SENTINEL` on.
+BOS, EOS, SENTINEL = 1, 2, 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Spans:
@@ -35,9 +39,10 @@ class Spans:
     column: int64[N], where the first token goes in the row.
     segment: int32[N], the segment id of the span's positions: the number of its
       segment in the row, from 1.
-    bos: bool[N], whether the span begins with an added BOS, which is not in the
-      store: it comes before `start` and counts in `length`. None if none does.
-    eos: bool[N], whether the span ends with an added EOS; None if none does.
+    added_before: int8[N], the token that is added before the span's tokens of
+      the store: 0 (none), 1 (BOS), 2 (EOS), or 3 + i for `sentinel_ids[i]` of
+      the row layout. It counts in `length`. None if no span has one.
+    added_after: int8[N], the token that is added after them, likewise.
     following: int8[N], what follows the span in its document: nothing (0), a
       token of the store (1) or an added EOS (2); None if unknown.
     masked: bool[N], whether the span is masked: padding takes its place and its
@@ -53,8 +58,8 @@ class Spans:
   length: np.ndarray
   column: np.ndarray
   segment: np.ndarray
-  bos: np.ndarray | None = None
-  eos: np.ndarray | None = None
+  added_before: np.ndarray | None = None
+  added_after: np.ndarray | None = None
   following: np.ndarray | None = None
   masked: np.ndarray | None = None
 
@@ -75,7 +80,8 @@ class Spans:
         self.column.shape,
         self.segment.shape,
       }
-      for values in (self.bos, self.eos, self.following, self.masked):
+      for name in _OPTIONAL:
+        values = getattr(self, name)
         if values is not None:
           shapes.add(values.shape)
     except AttributeError:
@@ -113,21 +119,7 @@ class Spans:
       )
     low, high = np.searchsorted(self.row, (first, last))
     cut = slice(low, high)
-    return Spans(
-      num_rows=last - first,
-      row=self.row[cut] - first,
-      source=self.source[cut],
-      document=self.document[cut],
-      start=self.start[cut],
-      offset=self.offset[cut],
-      length=self.length[cut],
-      column=self.column[cut],
-      segment=self.segment[cut],
-      bos=None if self.bos is None else self.bos[cut],
-      eos=None if self.eos is None else self.eos[cut],
-      following=None if self.following is None else self.following[cut],
-      masked=None if self.masked is None else self.masked[cut],
-    )
+    return self._selected(cut, self.row[cut] - first, last - first)
 
   def take(self, pick: np.ndarray, row: np.ndarray, num_rows: int) -> "Spans":
     """Returns chosen spans in other rows.
@@ -139,6 +131,12 @@ class Spans:
     """
     pick, row = integers.array("pick", pick), integers.array("row", row)
     num_rows = integers.whole("num_rows", num_rows)
+    return self._selected(pick, row, num_rows)
+
+  def _selected(
+    self, pick: np.ndarray | slice, row: np.ndarray, num_rows: int
+  ) -> "Spans":
+    """Returns chosen spans in rows int64[M]."""
     values: dict[str, Any] = {}
     for name in _VALUES:
       value = getattr(self, name)
@@ -180,19 +178,26 @@ class Spans:
     pick = np.flatnonzero(begin < end)
     spans = self.take(pick, self.row[pick], self.num_rows)
     begin, end = begin[pick], end[pick]
-    cut, bos, eos = begin - spans.column, spans.bos, spans.eos
-    # A BOS comes before the first token, and is not in the store.
-    skip = cut if bos is None else cut - (bos & (cut > 0))
-    if spans.eos is not None:
-      eos = spans.eos & (spans.ends() == end)
+    cut, before, after = (
+      begin - spans.column,
+      spans.added_before,
+      spans.added_after,
+    )
+    skip = cut
+    if before is not None:
+      # It comes before the first token, and is not in the store.
+      skip = cut - ((before > 0) & (cut > 0))
+      before = before * (cut == 0)
+    if after is not None:
+      after = after * (spans.ends() == end)
     return dataclasses.replace(
       spans,
       start=spans.start + skip,
       offset=spans.offset + skip,
       length=end - begin,
       column=begin,
-      bos=None if bos is None else bos & (cut == 0),
-      eos=eos,
+      added_before=before,
+      added_after=after,
       following=None,
     )
 
@@ -201,13 +206,60 @@ class Spans:
     return self.column + self.length
 
   def stored(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (length, column) without an added BOS and EOS, int64[N] each."""
+    """Returns (length, column) without added tokens, int64[N] each."""
     length, column = self.length, self.column
-    if self.bos is not None:
-      length, column = length - self.bos, column + self.bos
-    if self.eos is not None:
-      length = length - self.eos
+    if self.added_before is not None:
+      is_added = self.added_before > 0
+      length, column = length - is_added, column + is_added
+    if self.added_after is not None:
+      length = length - (self.added_after > 0)
     return length, column
+
+  def sentinels(self) -> np.ndarray | None:
+    """Returns int64[N], the sentinels of each span; None if none has one."""
+    counts = None
+    for added in (self.added_before, self.added_after):
+      if added is not None and (is_sentinel := added >= SENTINEL).any():
+        counts = is_sentinel + (0 if counts is None else counts)
+    return None if counts is None else counts.astype(np.int64)
+
+  def joined(self) -> np.ndarray | None:
+    """Returns which spans continue the sequence of the span before them.
+
+    In a segment with sentinels the spans are one sequence, in any order of
+    `start`: the first position of a span is the target of the position before
+    it. In other segments, no first position of a span is a target.
+
+        PRE 0 1 | SUF 4 5 | MID 2 3 EOS  -> [0, 1, 1]
+
+    Returns:
+      bool[N], or None if there are no sentinels.
+    """
+    sentinels = self.sentinels()
+    if sentinels is None:
+      return None
+    opens, _ = ragged.run_edges(self.row, self.segment)
+    segment = np.cumsum(opens) - 1
+    joined = (np.bincount(segment, sentinels) > 0)[segment] & ~opens
+    joined[1:] &= self.ends()[:-1] == self.column[1:]
+    if self.masked is not None:
+      joined &= ~self.masked
+      joined[1:] &= ~self.masked[:-1]
+    return joined
+
+  def tokens(self) -> np.ndarray:
+    """Returns int64[N], the positions of each span without its sentinels."""
+    sentinels = self.sentinels()
+    return self.length if sentinels is None else self.length - sentinels
+
+  def targets(self) -> np.ndarray:
+    """Returns int64[N], how many tokens of each span follow one of theirs.
+
+    All but the first one of a span, or of a segment with sentinels, which are
+    not counted.
+    """
+    joined = self.joined()
+    return self.length - 1 if joined is None else self.tokens() - ~joined
 
   def row_sums(self, values: np.ndarray) -> np.ndarray:
     """Returns int64[num_rows], values of spans summed by row.
@@ -255,7 +307,7 @@ _VALUES = tuple(
   for field in dataclasses.fields(Spans)
   if field.name not in ("num_rows", "row")
 )
-_OPTIONAL = ("bos", "eos", "following", "masked")
+_OPTIONAL = ("added_before", "added_after", "following", "masked")
 
 
 def of_parts(
@@ -305,10 +357,15 @@ def of_parts(
     length=end - begin,
     column=column,
     segment=segment.astype(np.int32),
-    bos=(begin == 0) & (bos > 0) if np.any(bos) else None,
-    eos=(end > before_eos) if np.any(eos) else None,
+    added_before=_where((begin == 0) & (bos > 0), BOS) if np.any(bos) else None,
+    added_after=_where(end > before_eos, EOS) if np.any(eos) else None,
     following=following,
   )
+
+
+def _where(is_added: np.ndarray, token: int) -> np.ndarray:
+  """Returns int8[N], the number of an added token, or 0."""
+  return is_added.view(np.int8) * np.int8(token)
 
 
 def picks(

@@ -77,7 +77,7 @@ def masked(
 
 
 def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
-  """Returns the plan before `without`, except that `following` is None.
+  """Joins the spans that `masked` split; `following` becomes None.
 
   2 live, 2 masked, 2 live of one span
   -> a span of 6 tokens
@@ -85,16 +85,21 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
   if spans.masked is None or not len(spans):
     return dataclasses.replace(spans, masked=None, following=None)
   # Two parts of a rolled document share a segment, but are not consecutive.
+  # Parts of a rearranged one may be, and have a sentinel between them.
   opens, _ = ragged.run_edges(spans.row, spans.document, spans.segment)
   end = spans.offset + spans.stored()[0]
   opens[1:] |= end[:-1] != spans.offset[1:]
   opens[1:] |= spans.ends()[:-1] != spans.column[1:]
+  if spans.added_before is not None:
+    opens |= spans.added_before > 0
   first_part = np.flatnonzero(opens)
   last_part = np.append(first_part[1:], len(spans)) - 1
   return dataclasses.replace(
     spans.take(first_part, spans.row[first_part], spans.num_rows),
     length=np.add.reduceat(spans.length, first_part),
-    eos=None if spans.eos is None else spans.eos[last_part],
+    added_after=None
+    if spans.added_after is None
+    else spans.added_after[last_part],
     following=None,
     masked=None,
   )
@@ -112,6 +117,7 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   """
   if not len(removed.begin):
     removed = dataclasses.replace(removed, document=_FAR, begin=_FAR, end=_FAR)
+  spans = _in_order(spans, removed)
   length, column = spans.stored()
   begin, end = spans.offset, spans.offset + length
   first_range = np.searchsorted(removed.end, begin, side="right")
@@ -142,10 +148,13 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   )
   opens, closes = ragged.run_edges(owner)
   is_masked = is_masked | _halves(spans, end, owner, is_masked)[owner]
-  bos = None if spans.bos is None else spans.bos[owner] & opens
-  eos = None if spans.eos is None else spans.eos[owner] & closes
+  before, after = spans.added_before, spans.added_after
+  if before is not None:
+    before = before[owner] * opens
+  if after is not None:
+    after = after[owner] * closes
   shift = low - begin[owner]
-  added = 0 if bos is None else bos
+  added = 0 if before is None else before > 0
   if following is not None:
     # A live piece that ends within its span is followed by a masked one.
     following = following[owner] * (closes & ~is_masked)
@@ -153,12 +162,65 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
     spans.take(owner, spans.row[owner], spans.num_rows),
     start=spans.start[owner] + shift,
     offset=low,
-    length=high - low + added + (0 if eos is None else eos),
+    length=high - low + added + (0 if after is None else after > 0),
     column=column[owner] + shift - added,
-    bos=bos,
-    eos=eos,
+    added_before=before,
+    added_after=after,
     following=following,
     masked=is_masked if is_masked.any() else None,
+  )
+
+
+def _in_order(
+  spans: spans_lib.Spans, removed: RemovedTokens
+) -> spans_lib.Spans:
+  """Returns the plan with documents that have removed tokens in their order.
+
+  A rearranged document that has removed tokens becomes one span:
+
+      PRE 0 1 | SUF 4 5 | MID 2 3 EOS, 2 is removed  ->  0 1 2 3 4 5 EOS
+  """
+  sentinels = spans.sentinels()
+  if sentinels is None:
+    return spans
+  length, _ = spans.stored()
+  end = spans.offset + length
+  is_removed = np.searchsorted(removed.end, spans.offset, side="right")
+  is_removed = np.searchsorted(removed.begin, end, side="left") > is_removed
+  opens, _ = ragged.run_edges(spans.row, spans.segment)
+  first, segment = np.flatnonzero(opens), np.cumsum(opens) - 1
+  # Per segment, whether it becomes one span.
+  becomes = np.bincount(segment, sentinels) > 0
+  becomes &= np.bincount(segment, is_removed & (length > 0)) > 0
+  if not becomes.any():
+    return spans
+  pick = np.flatnonzero(opens | ~becomes[segment])
+  values = {}
+  joined, segment = becomes[segment[pick]], segment[pick]
+  for name in ("start", "offset"):
+    value = np.where(length > 0, getattr(spans, name), _FAR)
+    values[name] = np.minimum.reduceat(value, first)
+  total = np.add.reduceat(length, first)
+  for name, token in (
+    ("added_before", spans_lib.BOS),
+    ("added_after", spans_lib.EOS),
+  ):
+    added = getattr(spans, name)
+    if added is not None:
+      is_added = np.logical_or.reduceat(added == token, first)
+      values[name] = is_added.astype(np.int8) * np.int8(token)
+      total = total + is_added
+  values["length"] = total
+  if spans.following is not None:
+    # What follows the document follows its last part.
+    values["following"] = np.maximum.reduceat(spans.following, first)
+  parts = spans.take(pick, spans.row[pick], spans.num_rows)
+  return dataclasses.replace(
+    parts,
+    **{
+      name: np.where(joined, value[segment], getattr(parts, name))
+      for name, value in values.items()
+    },
   )
 
 
@@ -171,9 +233,9 @@ def _masked_added(
   if not len(pick):
     return bare
   document, position = spans.document[pick], spans.offset[pick]
-  if spans.eos is not None:
+  if spans.added_after is not None:
     # An EOS is removed with the document's last token, just before it.
-    position = position - spans.eos[pick]
+    position = position - (spans.added_after[pick] > 0)
   bare[pick] = _holds(removed, document, position)
   bare[pick] |= np.isin(document, removed.whole)
   return bare

@@ -235,8 +235,7 @@ def _patterns(
     bits["segment"] = row_layout.covered(begin, segment_end, size)
   if "real" in row_format.bits:
     bits["real"] = row_layout.covered(begin, end, size)
-  # The last position of a span has no next token in the span.
-  bits["trained"] = row_layout.covered(begin, end, size, inner=True)
+  bits["trained"] = row_layout.targets(spans, begin, end, size)
   shape = (spans.num_rows, seq_len)
   return {name: bits[name].reshape(shape) for name in row_format.bits}
 

@@ -51,7 +51,7 @@ def _patches(bucket: buckets_lib.Bucket, section: Any) -> int:
 
 UNITS: dict[str, Unit] = {
   "tokens": Unit(
-    lambda spans: spans.row_sums(spans.length),
+    lambda spans: spans.row_sums(spans.tokens()),
     of_bucket={
       "length": lambda bucket, _: bucket.shape[0],
       "resolution": _patches,
@@ -60,7 +60,7 @@ UNITS: dict[str, Unit] = {
   "rows": Unit(lambda spans: np.ones(spans.num_rows, np.int64), per_row=1),
   # Positions whose next token is of the same span, and trained on.
   "loss_tokens": Unit(
-    lambda spans: spans.row_sums(spans.length - 1),
+    lambda spans: spans.row_sums(spans.targets()),
     lambda spans, store: spans.row_sums(
       row_labels.trained_targets(spans, store)
     ),

@@ -89,9 +89,9 @@ def _labelled_ranges(
   """
   length = spans.stored()[0]
   offset = spans.offset
-  if spans.eos is not None:
+  if spans.added_after is not None:
     # A span of only an EOS begins where its document's tokens end.
-    offset = offset - (spans.eos & (length == 0))
+    offset = offset - ((spans.added_after > 0) & (length == 0))
   return offset, np.maximum(length, 1)
 
 
@@ -113,7 +113,7 @@ def _positions(
   """
   span_begin = (spans.row * seq_len + spans.column)[span]
   length = spans.length[span]
-  bos = 0 if spans.bos is None else spans.bos[span]
+  bos = 0 if spans.added_before is None else spans.added_before[span] > 0
   _, is_last = ragged.run_edges(span)
   return (
     span_begin + np.where(begin == 0, 0, begin + bos),
@@ -166,8 +166,9 @@ def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
   )
   first_target, end, last_token = np.split(before, 3)
   trained = end - first_target
-  if spans.eos is not None:
-    trained += (spans.eos & (spans.length > 1)) * (end - last_token)
+  if spans.added_after is not None:
+    is_target = (spans.added_after > 0) & (spans.length > 1)
+    trained += is_target * (end - last_token)
   if store.labels.has_document_weights:
     trained *= store.labels.document_weights(spans.document) > 0
   return trained

@@ -35,16 +35,7 @@ def format_of(
   """
   sources = list(sources)
   layouts = [source.layout for source in sources]
-  ids = [
-    token
-    for layout in layouts
-    for token in (
-      layout.filler_id,
-      layout.token_before_document,
-      layout.bos_id,
-      layout.eos_id,
-    )
-  ]
+  ids = [token for layout in layouts for token in layout.special_ids]
   return transfer_format.TransferFormat(
     seq_len=layouts[0].seq_len,
     wide=transfer_format.is_wide(ids)

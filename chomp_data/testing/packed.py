@@ -75,7 +75,7 @@ def cells_of(spans: spans_lib.Spans) -> list[list[Cell]]:
     if spans.segment[i] != numbers[row] or spans.column[i] != len(rows[row]):
       raise ValueError(f"span {i} of row {row} must follow the one before it")
     first = int(spans.start[i])
-    if spans.bos is not None and not spans.bos[i]:
+    if spans.added_before is not None and not spans.added_before[i]:
       first += 1
     rows[row] += [
       (int(spans.document[i]), first + k) for k in range(int(spans.length[i]))

@@ -101,8 +101,12 @@ def test_a_batch_holds_the_tokens_that_the_plan_names(name, root, pipe):
     wanted = np.full(batch["tokens"].shape, -1)
     for at in range(len(spans)):
       tokens = documents[spans.source[at]][spans.document[at]]
-      bos = [BOS] * bool(spans.bos is not None and spans.bos[at])
-      eos = [EOS] * bool(spans.eos is not None and spans.eos[at])
+      bos = [BOS] * bool(
+        spans.added_before is not None and spans.added_before[at]
+      )
+      eos = [EOS] * bool(
+        spans.added_after is not None and spans.added_after[at]
+      )
       length = int(spans.length[at])
       first = int(spans.start[at])
       inside = tokens[first : first + length - len(bos) - len(eos)]
@@ -490,7 +494,8 @@ def test_an_epoch_holds_each_token_once(name, root):
     spans = pipe.plan(step).live()
     for at in range(len(spans)):
       added = sum(
-        int(own is not None and own[at]) for own in (spans.bos, spans.eos)
+        int(own is not None and own[at] > 0)
+        for own in (spans.added_before, spans.added_after)
       )
       first, length = int(spans.start[at]), int(spans.length[at]) - added
       document = int(spans.document[at])

@@ -82,12 +82,16 @@ def test_rows_that_are_placed(case, data):
   spans = row_layout_test.plan(rows)
   size = len(spans)
   rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-  flags = {
-    n: rng.random(size) < 0.5 for n in ("masked", "bos", "eos") if draw(one)
+  values = {
+    n: rng.integers(0, 6, size).astype(np.int8)
+    for n in ("added_before", "added_after")
+    if draw(one)
   }
-  if "eos" in flags and "bos" in flags:
-    flags["eos"] &= (spans.length > 1) | ~flags["bos"]
-  spans = dataclasses.replace(spans, **flags)
+  if len(values) == 2:
+    values["added_after"] *= (spans.length > 1) | (values["added_before"] == 0)
+  if draw(one):
+    values["masked"] = rng.random(size) < 0.5
+  spans = dataclasses.replace(spans, **values)
   layout = row_layout.RowLayout(
     seq_len,
     filler_id=9,
@@ -96,13 +100,8 @@ def test_rows_that_are_placed(case, data):
     positions=draw(st.sampled_from(["column", "segment"])),
     bos_id=draw(st.sampled_from([None, 6])),
     eos_id=draw(st.sampled_from([None, 7])),
+    sentinel_ids=(10, 11, 12),
   )
-  if layout.bos_id is None or layout.eos_id is None:
-    # Sources that plan what is added have both of them.
-    added = {
-      n: None for n in ("bos", "eos") if getattr(layout, f"{n}_id") is None
-    }
-    spans = dataclasses.replace(spans, **added)
   live = spans.live()
   _, lengths, positions = row_layout.copies(live, seq_len)
 

@@ -140,10 +140,12 @@ def test_dealing_rows_to_shards_changes_no_sum(kinds):
   assert added([(*own[:2], 0) for own in parts])[:2] == wanted[:2]
 
 
-# A field of spans, and whether it is a truth value.
+# A field of spans, its number of values and its type.
 CHANGES = {
-  **dict.fromkeys(("document", "start", "length", "column", "segment"), False),
-  **dict.fromkeys(("bos", "eos", "masked"), True),
+  **dict.fromkeys(("document", "start", "length", "column"), (2**31, np.int64)),
+  "segment": (2**31, np.int32),
+  **dict.fromkeys(("added_before", "added_after"), (6, np.int8)),
+  "masked": (2, np.bool_),
 }
 
 
@@ -158,8 +160,8 @@ def plan_of(seed):
     source=rng.integers(0, 2, 10).astype(np.int32),
     offset=rng.integers(0, 99, 10),
     **{
-      name: own % 2 == 1 if CHANGES[name] else own
-      for name, own in numbers.items()
+      name: (number % CHANGES[name][0]).astype(CHANGES[name][1])
+      for name, number in numbers.items()
     },
   )
 
@@ -179,12 +181,10 @@ def test_every_single_change_changes_the_sum_of_its_step_alone(seed, at, by):
   step = int(spans.row[at] >= 3)
   for name in (*CHANGES, "source"):
     value = getattr(spans, name).copy()
-    if CHANGES.get(name):
-      value[at] = not value[at]
-    elif name == "source":
+    if name == "source":
       value[at] = 1 - value[at]
     else:
-      value[at] = (int(value[at]) + by) % 2**31
+      value[at] = (int(value[at]) + by) % CHANGES[name][0]
       if value[at] == getattr(spans, name)[at]:
         continue
     found = sums_of(dataclasses.replace(spans, **{name: value}))
@@ -237,9 +237,13 @@ def test_sums_are_what_they_were():
     row=number // 2,
     source=number.astype(np.int32) % 2,
     **{
-      name: number % 3 == 0 if own else 7 * number
-      for name, own in CHANGES.items()
+      name: (7 * number).astype(dtype)
+      for name, (values, dtype) in CHANGES.items()
+      if values == 2**31
     },
+    added_before=np.where(number % 3 == 0, spans_lib.BOS, 0).astype(np.int8),
+    added_after=np.where(number % 3 == 0, spans_lib.EOS, 0).astype(np.int8),
+    masked=number % 3 == 0,
   )
   assert told(sums_of(spans)) == [
     "8349ffc30660f035d2108156eca15cfa",

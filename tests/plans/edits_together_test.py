@@ -232,8 +232,8 @@ class Reference:
     for i in range(len(spans)):
       name = self.plain.source_names[int(spans.source[i])]
       document = int(spans.document[i])
-      bos = spans.bos is not None and bool(spans.bos[i])
-      eos = spans.eos is not None and bool(spans.eos[i])
+      bos = spans.added_before is not None and bool(spans.added_before[i])
+      eos = spans.added_after is not None and bool(spans.added_after[i])
       start, column = int(spans.start[i]), int(spans.column[i])
       length, whole = int(spans.length[i]), self.lengths[name][document]
       unit = None

@@ -156,8 +156,8 @@ def cells_of(pipe, spans, row):
     name = pipe.source_names[number]
     store = pipe.sources[name].store
     length = int(store.bounds(np.asarray([document]))[1][0])
-    bos = own.bos is not None and bool(own.bos[i])
-    eos = own.eos is not None and bool(own.eos[i])
+    bos = own.added_before is not None and bool(own.added_before[i])
+    eos = own.added_after is not None and bool(own.added_after[i])
     count = int(own.length[i])
     for k in range(count):
       token = int(own.start[i]) + k - bos

@@ -11,7 +11,7 @@ import pytest
 
 from chomp_data.rows import spans as spans_lib
 
-OPTIONAL = ("bos", "eos", "following")
+OPTIONAL = ("added_before", "added_after", "following")
 VALUES = tuple(
   field.name
   for field in dataclasses.fields(spans_lib.Spans)
@@ -37,9 +37,7 @@ def plan(held, *, seed=0, optional=OPTIONAL):
   }
   values["length"] += 2
   for name in optional:
-    values[name] = random.integers(0, 2, len(row)).astype(
-      np.int8 if name == "following" else np.bool_
-    )
+    values[name] = random.integers(0, 2, len(row)).astype(np.int8)
   return spans_lib.Spans(num_rows=len(held), row=row, **values)
 
 
@@ -145,13 +143,13 @@ def test_plans_of_parts_merge_into_the_plan_of_the_whole(
   ("optional", "lengths", "columns"),
   [
     ((), [5, 1, 2], [0, 5, 6]),
-    (("bos",), [4, 1, 1], [1, 5, 7]),
-    (("eos",), [5, 0, 1], [0, 5, 6]),
-    (("bos", "eos"), [4, 0, 0], [1, 5, 7]),
+    (("added_before",), [4, 1, 1], [1, 5, 7]),
+    (("added_after",), [5, 0, 1], [0, 5, 6]),
+    (("added_before", "added_after"), [4, 0, 0], [1, 5, 7]),
   ],
 )
 def test_added_tokens_are_not_of_the_store(optional, lengths, columns):
-  given = {"bos": [True, False, True], "eos": [False, True, True]}
+  added = {"added_before": [1, 0, 3], "added_after": [0, 2, 4]}
   zero = np.zeros(3, np.int64)
   spans = spans_lib.Spans(
     num_rows=1,
@@ -163,7 +161,7 @@ def test_added_tokens_are_not_of_the_store(optional, lengths, columns):
     length=np.asarray([5, 1, 2]),
     column=np.asarray([0, 5, 6]),
     segment=np.arange(1, 4, dtype=np.int32),
-    **{name: np.asarray(given[name]) for name in optional},
+    **{name: np.asarray(added[name], np.int8) for name in optional},
   )
   length, column = spans.stored()
   assert (length.tolist(), column.tolist()) == (lengths, columns)

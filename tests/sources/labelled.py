@@ -108,9 +108,9 @@ def expected(corpora, spans, seq_len):
     document, row = int(spans.document[i]), int(spans.row[i])
     token, cells = int(spans.start[i]), []
     for position in range(int(spans.length[i])):
-      if position == 0 and has(spans.bos, i):
+      if position == 0 and has(spans.added_before, i):
         cells.append(0)
-      elif position == spans.length[i] - 1 and has(spans.eos, i):
+      elif position == spans.length[i] - 1 and has(spans.added_after, i):
         cells.append(-1)
       else:
         cells.append(token)

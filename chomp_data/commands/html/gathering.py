@@ -31,7 +31,7 @@ MOST_PICTURES = 64
 # nor those of which that takes long.
 _MOST_TRACED = 64
 _MOST_TRACE_S = 0.05
-_FLAGS = {"bos": 1, "eos": 2, "masked": 4}
+_BOS, _EOS, _MASKED = 1, 2, 4
 
 
 def gathered(
@@ -193,10 +193,12 @@ def _tables(
 
 def _spans(spans: spans_lib.Spans, documents: _Documents) -> dict[str, Any]:
   flags = np.zeros(len(spans), np.int64)
-  for name, flag in _FLAGS.items():
-    value = getattr(spans, name)
-    if value is not None:
-      flags += value * flag
+  if spans.added_before is not None:
+    flags += _BOS * (spans.added_before > 0)
+  if spans.added_after is not None:
+    flags += _EOS * (spans.added_after > 0)
+  if spans.masked is not None:
+    flags += _MASKED * spans.masked
   return {
     "row": packing.packed(spans.row),
     "source": packing.packed(spans.source),

@@ -57,6 +57,7 @@ def spans_by_row(
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
   names = ("row", "source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
+  sentinels = spans.sentinels()
   for i, (row, source, document, *values) in enumerate(
     zip(*columns, strict=True)
   ):
@@ -67,10 +68,14 @@ def spans_by_row(
       **dict(zip(names[3:], values, strict=True)),
     }
     # Tokens that the store lacks, counted in `length`.
-    for added in ("bos", "eos"):
-      where = getattr(spans, added)
-      if where is not None and where[i]:
-        span[added] = 1
+    for name, added, token in (
+      ("bos", spans.added_before, spans_lib.BOS),
+      ("eos", spans.added_after, spans_lib.EOS),
+    ):
+      if added is not None and added[i] == token:
+        span[name] = 1
+    if sentinels is not None and sentinels[i]:
+      span["sentinels"] = int(sentinels[i])
     if spans.masked is not None and spans.masked[i]:
       span["gone"] = True
     rows[row].append(span)
