@@ -15,10 +15,12 @@ import traceback
 import types
 import typing
 
+import jax
 import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import process_input
 from chomp_data.config import options as config_options
 from chomp_data.integrations import maxtext
 from chomp_data.integrations import prometheus
@@ -190,6 +192,9 @@ def made(tmp_path_factory):
     rows=rows,
     spans=rows.plan(np.arange(4)),
     pipe=pipe,
+    place=process_input.Place.of(
+      jax.sharding.SingleDeviceSharding(jax.devices()[0]), None
+    ),
     iterator=iterator,
     state=iterator.get_state(),
     records=testing_stores.make_array_records(
@@ -205,7 +210,7 @@ def calls(made):
   numbers = np.arange(3)
   row_source = {"store": made.store, "seq_len": 16}
   iterator = {
-    "process_input": made.iterator._input,
+    "process_input": process_input.of_pipeline(made.pipe, made.place, ()),
     "seed": 0,
   }
   step, spans = {"step": 1}, made.spans

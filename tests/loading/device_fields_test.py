@@ -15,6 +15,7 @@ import pytest
 
 import chomp_data
 from chomp_data import pipeline
+from chomp_data import process_input
 from chomp_data.loading import device_fields
 from chomp_data.rows import transfer_format
 from chomp_data.testing import stores as testing_stores
@@ -22,6 +23,7 @@ from chomp_data.transforms import applying
 from chomp_data.transforms import formats
 from tests import laws
 from tests import numpy_namespace
+from tests.loading import compilations
 from tests.loading import processes
 from tests.loading import sharding_test
 from tests.sources import labelled
@@ -205,7 +207,7 @@ def test_arrays_and_shardings_are_the_hosts(corpora, run):
   for layout in LAYOUTS:
     assert found[layout]["wrong"] == [], layout
     shapes = 2 if run == "buckets" else 1
-    assert found[layout]["compiled"] == [1] * shapes, layout
+    assert found[layout]["compiled"] == shapes, layout
 
 
 @pytest.mark.slow
@@ -258,15 +260,14 @@ def test_a_state_of_either_continues_the_other(corpora):
         same([jax.device_get(next(iterator))], wanted[step : step + 1])
       states.append(json.loads(iterator.get_state()))
       state = iterator.get_state()
-    with chomp_data.make_iterator(then) as iterator:
+    with (
+      compilations.of("_fields") as compiled,
+      chomp_data.make_iterator(then) as iterator,
+    ):
       iterator.set_state(state)
       same([jax.device_get(next(iterator)) for _ in range(9)], wanted[3:])
-      placer = iterator._input.placer
-      if then is made:
-        programs = placer._programs.values()
-        assert [own._run._cache_size() for own in programs] == [1, 1]
-      else:
-        assert not isinstance(placer, device_fields.Placer)
+      # Batches are of two sizes.
+      assert len(compiled) == 2 * (then is made)
   assert states[0] == states[1]
 
 
@@ -311,9 +312,14 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
 ):
   """No accelerator has run the program that makes fields on devices."""
 
+  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
   def on_devices(**options):
-    with chomp_data.make_iterator(config(corpora, **options)) as iterator:
-      return iterator._input.on_devices
+    return process_input.of_pipeline(
+      chomp_data.build(config(corpora, **options)),
+      process_input.Place.of(sharding, None),
+      (),
+    ).on_devices
 
   assert not on_devices(device_fields="auto")
   # As if the CPU devices were accelerators.

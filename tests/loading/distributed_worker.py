@@ -13,6 +13,7 @@ import orbax.checkpoint as ocp
 
 import chomp_data
 from chomp_data import iterators
+from chomp_data.loading import batches
 from chomp_data.loading import checkpoint
 from chomp_data.loading import workers
 
@@ -252,12 +253,20 @@ def survive(data, layout: str, turns) -> list[dict]:
 
   Returns:
     Of each turn the pieces by step, the rows that are read here, and whether
-    plan and stores are those of the begin.
+    stores are those of the begin.
   """
   out = []
   sharding = make_sharding(layout, jax.process_count())
+  sources = []
+
+  class Remembered(batches.BatchSource):
+    def __init__(self, plan, rows=None, *others, **named):
+      super().__init__(plan, rows, *others, **named)
+      sources.append((rows, self))
+
+  original, batches.BatchSource = batches.BatchSource, Remembered
   with iterators.make_iterator(data, sharding) as it:
-    plan = it._input.source._plan
+    opened = sources[-1][1].sources
     step = 0
     for alive, count, *at in turns:
       step = at[0] if at else step
@@ -274,10 +283,11 @@ def survive(data, layout: str, turns) -> list[dict]:
         for _ in range(count):
           batch = next(it)
           found["steps"][it.step - 1] = held_pieces(batch)
-        source = it._input.source
-        found["rows"] = {n: len(rows) for n, rows in source._rows.items()}
-        found["kept"] = source._plan is plan
+        rows, source = sources[-1]
+        found["rows"] = {name: len(numbers) for name, numbers in rows.items()}
+        found["kept"] = source.sources is opened
         found["certificate"] = [one.record() for one in it.certificate]
       step += count
       out.append(found)
+  batches.BatchSource = original
   return out

@@ -245,24 +245,37 @@ def test_processes_share_few_chunks_of_a_mix(texts, store):
   assert read_by_parts(without, 4, 64)["text"] > 2 * alone["text"]
 
 
+def rows_of(spans):
+  """Returns what each row holds."""
+  rows = [[] for _ in range(spans.num_rows)]
+  for row, *span in zip(
+    spans.row, spans.document, spans.start, spans.length, strict=True
+  ):
+    rows[row].append(span)
+  return rows
+
+
 @pytest.mark.parametrize("lanes", [4, {"text": 4}])
 def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   pipe = mixed(texts[0], store, lanes)
   mix = pipe.run_plan.merge
   size = 8 * BATCH
   for step in (0, 7, 31):
-    rows = np.arange(step * size, (step + 1) * size)
-    positions = mix._positions(rows)
-    assert sorted(positions.tolist()) == rows.tolist()
-    assert mix._placed(positions, back=True).tolist() == rows.tolist()
+    ends = [mix.rows_before(row) for row in (step * size, (step + 1) * size)]
+    expected = [
+      row
+      for name, part in pipe.run_plan.ordered.items()
+      for row in rows_of(part.plan(np.arange(ends[0][name], ends[1][name])))
+    ]
+    assert sorted(rows_of(pipe.plan(step))) == sorted(expected)
     own = np.arange(64, 128)
     np.testing.assert_array_equal(
       pipeline.batch_source(pipe, own)[step]["tokens"],
       pipe.canonical(step)["tokens"][own],
     )
   several = np.random.default_rng(0).integers(0, 40 * size, 500)
-  assert mix._positions(several).tolist() == [
-    int(mix._positions(np.asarray([row]))[0]) for row in several
+  assert rows_of(mix.plan(several)) == [
+    rows_of(mix.plan(np.asarray([row])))[0] for row in several
   ]
   taken = mix.rows_before(9 * size)["text"]
   found = mix.rows_of("text", np.arange(taken))

@@ -107,7 +107,7 @@ def test_workers_are_named_closed_and_told_of_as_we_expect():
   with pytest.raises(RuntimeError, match=r"exit code -9\."):
     list(iterator)
   # `WorkerIterator.stop_workers`.
-  iterator._iterator.close()
+  vars(iterator)["_iterator"].close()
 
 
 def test_what_runs_at_exit_is_listed_with_its_function():

@@ -5,6 +5,7 @@
 import hashlib
 import itertools
 
+import grain
 import jax
 import numpy as np
 import pytest
@@ -233,6 +234,22 @@ def test_who_is_not_there_is_refused_and_nothing_changes(data):
     np.testing.assert_array_equal(next(iterator)["tokens"], first["tokens"])
 
 
+class FailsOnce(grain.transforms.Map):
+  """Fails at a batch of these tokens, once."""
+
+  def __init__(self, tokens):
+    self.tokens = tokens
+
+  def __repr__(self):
+    return "FailsOnce()"
+
+  def map(self, element):
+    if np.array_equal(element["tokens"], self.tokens):
+      self.tokens = None
+      raise ValueError("a broken batch")
+    return element
+
+
 def test_a_failed_iterator_goes_on_and_a_state_fits_any_parts(data):
   device = jax.local_devices()[0]
   mesh = jax.sharding.Mesh([device], ("data",))
@@ -242,9 +259,13 @@ def test_a_failed_iterator_goes_on_and_a_state_fits_any_parts(data):
     expected = [
       jax.device_get(batch) for batch in itertools.islice(iterator, 6)
     ]
-  with chomp_data.make_iterator(data, sharding) as iterator:
+  fails = FailsOnce(expected[1]["tokens"])
+  with chomp_data.make_iterator(data, sharding, operations=[fails]) as iterator:
     next(iterator)
-    iterator._failure = RuntimeError("another process died")
+    with pytest.raises(ValueError, match="a broken batch"):
+      next(iterator)
+    with pytest.raises(chomp_data.InputError):
+      next(iterator)
     iterator.reassign([0])
     for batch in expected[1:3]:
       np.testing.assert_array_equal(next(iterator)["tokens"], batch["tokens"])
