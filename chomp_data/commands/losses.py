@@ -28,7 +28,7 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data.audit import job
 from chomp_data.audit import tracing
-from chomp_data.reference import loss_history
+from chomp_data.reference import span_losses
 from chomp_data.reference import train_options
 from chomp_data.storage import opening
 
@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> None:
   if state is not None:
     pipe = state.run_of(pipe)
   tracing.check_step(pipe, steps[-1], "--step")
-  records = loss_history.documents(
+  records = span_losses.documents(
     pipe, opening.open_storage(_WORKDIR.value), steps.start, steps.stop
   )
   if replay is not None:

@@ -6,15 +6,19 @@ A run that is asked to (`config.train.span_losses`) writes what each span of
 each step lost: a mean in nats and how many tokens it is of. Which documents
 these were is not written down, because the plan knows: reading them back is
 planning the same steps. One file holds the steps between two checkpoints, so a
-resume drops the files from its step on and loses nothing.
+resume drops the files from its step on and loses nothing. `documents` lists
+which documents of some steps lose more than they used to.
 """
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import io
+import itertools
 import re
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +31,13 @@ DIRECTORY = "span_losses"
 
 # As they lie in a file: 8 bytes a span, 4 a step.
 _LOSS, _TOKENS = np.dtype("<f4"), np.dtype("<u4")
+# Steps that are planned at once.
+_BLOCK_STEPS = 2_048
+# Steps over which a source's mean is taken: losses fall as a run goes on, so
+# each is compared with what its source lost at that time.
+_MEAN_STEPS = 64
+# A source and one of its documents in one integer.
+_DOCUMENT_BITS = 40
 _FILE = re.compile(rf"{DIRECTORY}/(\d{{12}})-(\d{{12}})\.npz")
 
 
@@ -265,3 +276,145 @@ def _loaded(workdir: storage.Storage, name: str) -> dict[str, Any]:
       f" cannot be read ({error}). Remove it: its steps are lost to `losses`,"
       " not to the run."
     ) from error
+
+
+class _Trained(NamedTuple):
+  """Spans with trained tokens, and what their sources lost at that time.
+
+  Attributes:
+    key: int64[N], source and document.
+    step: int64[N], ascending.
+    loss: float64[N], nats per token; 0 where none weighs.
+    tokens: int64[N], trained ones.
+    usual: float64[N], the mean loss of the source in the 64 steps around.
+  """
+
+  key: np.ndarray
+  step: np.ndarray
+  loss: np.ndarray
+  tokens: np.ndarray
+  usual: np.ndarray
+
+
+class _ByDocument:
+  """Sums of losses by document."""
+
+  def __init__(self, key: np.ndarray, blocks: Iterable[_Trained]):
+    """Sums spans of documents `key`, ascending; others are left out."""
+    count = len(key)
+    self.nll, self.relative = np.zeros(count), np.zeros(count)
+    self.tokens, self.spans = np.zeros(count), np.zeros(count, np.int64)
+    self.first = np.full(count, -1, np.int64)
+    self.last = np.full(count, -1, np.int64)
+    for block in blocks:
+      among = np.isin(block.key, key)
+      _, step, loss, tokens, usual = (column[among] for column in block)
+      at = np.searchsorted(key, block.key[among])
+      self.nll += np.bincount(at, loss * tokens, count)
+      self.relative += np.bincount(at, (loss - usual) * tokens, count)
+      self.tokens += np.bincount(at, tokens, count)
+      self.spans += np.bincount(at, minlength=count)
+      new = self.first[at] < 0
+      # Steps ascend: of several the first assignment is the last in reverse.
+      self.first[at[new][::-1]] = step[new][::-1]
+      self.last[at] = step
+    with np.errstate(invalid="ignore"):
+      self.loss = self.nll / self.tokens
+    self.relative /= np.maximum(self.tokens, 1)
+
+
+def documents(
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
+) -> list[dict[str, Any]]:
+  """Returns the documents of steps first .. last - 1, the worst first.
+
+  Args:
+    pipe: The run.
+    workdir: Its directory, with losses by span.
+    first: The first step.
+    last: The step after the last.
+
+  Returns:
+    {"source", "document", "id", "loss", "tokens", "spans", "first_step",
+    "last_step", "loss_before", "spans_before", "last_before", "relative",
+    "relative_before", "excess"} each. `loss_before` is the mean over all
+    earlier steps that were written, None where the document was not trained on
+    in them. `relative` is its loss above the mean of its source in 64 steps
+    around, `excess` how much more that is than it was before (0 where there is
+    no before). Sorted by excess.
+
+  Raises:
+    StateError: If a step was not written.
+  """
+  begun, _ = steps_written(workdir)
+  keys = [block.key for block in _trained(pipe, workdir, first, last)]
+  key = np.unique(np.concatenate([np.empty(0, np.int64), *keys]))
+  now = _ByDocument(key, _trained(pipe, workdir, first, last))
+  before = _ByDocument(key, _trained(pipe, workdir, begun, first))
+  records: list[dict[str, Any]] = []
+  for number, name in enumerate(pipe.source_names):
+    low, high = np.searchsorted(key >> _DOCUMENT_BITS, [number, number + 1])
+    document = key[low:high] & ((1 << _DOCUMENT_BITS) - 1)
+    ids = pipe.sources[name].store.document_ids(document)
+    for i, one, identity in zip(
+      range(low, high), document.tolist(), ids, strict=True
+    ):
+      known = bool(before.tokens[i])
+      records.append(
+        {
+          "source": name,
+          "document": one,
+          "id": identity,
+          "loss": float(now.loss[i]),
+          "tokens": int(now.tokens[i]),
+          "spans": int(now.spans[i]),
+          "first_step": int(now.first[i]),
+          "last_step": int(now.last[i]),
+          "loss_before": float(before.loss[i]) if known else None,
+          "spans_before": int(before.spans[i]),
+          "last_before": int(before.last[i]) if known else None,
+          "relative": float(now.relative[i]),
+          "relative_before": float(before.relative[i]) if known else None,
+          "excess": float(now.relative[i] - before.relative[i]),
+        }
+      )
+  return sorted(records, key=lambda record: -record["excess"])
+
+
+def _trained(
+  pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
+) -> Iterator[_Trained]:
+  """Yields the spans of steps first .. last - 1 that were trained on."""
+  if first >= last:
+    return
+  # Means are of whole stretches of 64 steps, as far as they were written: of
+  # one step alone, a source's only document would be its own mean.
+  begun, ended = steps_written(workdir)
+  low = min(first, max(first // _MEAN_STEPS * _MEAN_STEPS, begun))
+  high = max(last, min(-(-last // _MEAN_STEPS) * _MEAN_STEPS, ended))
+  inner = range((low // _BLOCK_STEPS + 1) * _BLOCK_STEPS, high, _BLOCK_STEPS)
+  for begin, end in itertools.pairwise([low, *inner, high]):
+    parts = list(read(pipe, workdir, begin, end))
+    step, tokens, source, document = (
+      np.concatenate(columns).astype(np.int64)
+      for columns in (
+        [part.step for part in parts],
+        [part.tokens for part in parts],
+        [part.spans.source for part in parts],
+        [part.spans.document for part in parts],
+      )
+    )
+    loss = np.concatenate([part.loss for part in parts]).astype(np.float64)
+    loss = np.nan_to_num(loss)
+    # The mean loss of each source in each stretch.
+    _, stretch = np.unique(
+      source << _DOCUMENT_BITS | step // _MEAN_STEPS, return_inverse=True
+    )
+    mean = np.bincount(stretch, loss * tokens) / np.maximum(
+      np.bincount(stretch, tokens), 1
+    )
+    pick = (tokens > 0) & (step >= first) & (step < last)
+    key = source << _DOCUMENT_BITS | document
+    yield _Trained(
+      *(column[pick] for column in (key, step, loss, tokens, mean[stretch]))
+    )

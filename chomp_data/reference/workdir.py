@@ -117,7 +117,13 @@ class Workdir:
             barrier_sync_key_prefix=f"alone_{process}",
           ),
         )
-      _make(local)
+      try:
+        local.mkdir(parents=True, exist_ok=True)
+      except OSError as error:
+        raise errors.StoreError(
+          "the work directory must be one that is there or can be made, got"
+          f" {local} ({error.strerror}). Give another --workdir."
+        ) from error
       self.directory: epath.Path = epath.Path(local)
       self.manager: ocp.CheckpointManager = ocp.CheckpointManager(
         self.directory / _CHECKPOINTS, options=options
@@ -125,7 +131,7 @@ class Workdir:
       stack.callback(self.manager.close)
       # One thread writes and sends, so that Orbax needs none of its own.
       self._thread = stack.enter_context(futures.ThreadPoolExecutor(1))
-      self._sent: futures.Future | None = None
+      self._sent: futures.Future = self._thread.submit(lambda: None)
       # Checkpoints of another future than the run's.
       self._later: list[int] = []
       self._stack = stack.pop_all()
@@ -188,7 +194,7 @@ class Workdir:
       if step not in self.manager.all_steps():
         self._write(step, model, others)
       return
-    self._wait()
+    self._sent.result()
     model = jax.tree.map(_on_host, model)
     if jax.process_index() == 0:
       self._sent = self._thread.submit(
@@ -200,7 +206,7 @@ class Workdir:
     if self._mirror is None:
       self.manager.wait_until_finished()
       return
-    self._wait()
+    self._sent.result()
     if self._files is not None:
       self._files.send()
 
@@ -210,14 +216,15 @@ class Workdir:
 
   def damaged(self, step: int, problem: object) -> errors.StateError:
     """Returns the error of a checkpoint that is damaged, with what to do."""
-    others = [other for other in self._steps() if other != step]
+    others = [other for other in self._steps if other != step]
     return errors.StateError(
       f"the checkpoint at {paths.join(self.checkpoints, str(step))} must be"
       f" whole, got {problem}. {_offer(step, others)}"
     )
 
+  @property
   def _steps(self) -> list[int]:
-    """Returns the steps of all checkpoints, ascending."""
+    """The steps of all checkpoints, ascending."""
     if self._mirror is not None:
       return self._mirror.steps()
     return sorted(self.manager.all_steps())
@@ -227,7 +234,7 @@ class Workdir:
 
   def _choose(self, wanted: int | None, fall_back: bool) -> dict[str, Any]:
     """Returns the step to restore, and the steps that are later."""
-    steps = self._steps()
+    steps = self._steps
     if wanted is not None and wanted not in steps:
       raise errors.StateError(
         f"`--restore_step` must be a step of {self.checkpoints}, got {wanted}."
@@ -304,11 +311,6 @@ class Workdir:
     )
     return {}
 
-  def _wait(self) -> None:
-    if self._sent is not None:
-      sent, self._sent = self._sent, None
-      sent.result()
-
   def _write(self, step: int, model: Any, others: dict[str, Any]) -> None:
     items = {"model": ocp.args.StandardSave(model), **others}
     items[checkpoint_sums.ITEM] = checkpoint_sums.SumsSave()
@@ -335,35 +337,28 @@ def from_first_process(
   Raises:
     InputError: If process 0 dies or hangs.
   """
-  client = watching.client()
+  client: Any = watching.client()
   if client is None:
     return function()
   key = f"{_CHOICES}/{next(_numbers)}"
   # Process 0 says that it lives, too, where it has no iterator yet.
   watch = watching.this_process()
-  if watch is not None and jax.process_index() != 0:
-    answer = json.loads(_get(client, key, watch))
-    if "error" in answer:
-      raise errors.StateError(f"process 0: {answer['error']}")
+  if watch is None or jax.process_index() == 0:
+    answer: dict[str, Any] = {}
+    try:
+      answer = function()
+    except BaseException as error:
+      answer = {"error": watching.format_error(error)}
+      raise
+    finally:
+      client.key_value_set(key, json.dumps(answer))
     return answer
-  try:
-    answer = function()
-  except BaseException as error:
-    client.key_value_set(
-      key, json.dumps({"error": watching.format_error(error)})
-    )
-    raise
-  client.key_value_set(key, json.dumps(answer))
-  return answer
-
-
-def _get(client: Any, key: str, watch: watching.Watch) -> str:
-  """Returns what process 0 tells; raises InputError where it never will."""
   began = time.monotonic()
   while True:
     asked = time.monotonic()
     try:
-      return client.blocking_key_value_get(key, int(ASK_INTERVAL_S * 1_000))
+      text = client.blocking_key_value_get(key, int(ASK_INTERVAL_S * 1_000))
+      break
     except Exception as error:
       cause = watch.cause_of(0)
       if cause is None and asked - began > LONGEST_WAIT_S:
@@ -372,8 +367,12 @@ def _get(client: Any, key: str, watch: watching.Watch) -> str:
         )
       if cause is not None:
         raise errors.InputError(cause) from error
-    # Not all errors are of the time that was given.
+    # Not all errors are of the time that was waited.
     time.sleep(max(0.0, asked + ASK_INTERVAL_S - time.monotonic()))
+  answer = json.loads(text)
+  if "error" in answer:
+    raise errors.StateError(f"process 0: {answer['error']}")
+  return answer
 
 
 def _offer(step: int, others: Sequence[int]) -> str:
@@ -407,17 +406,6 @@ def _move(steps: Sequence[pathlib.Path], workdir: str) -> str:
   for path in steps:
     path.rename(folder / path.name)
   return str(folder)
-
-
-def _make(path: pathlib.Path) -> None:
-  """Makes a directory, which may be there."""
-  try:
-    path.mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise errors.StoreError(
-      f"the work directory must be one that is there or can be made, got {path}"
-      f" ({error.strerror}). Give another --workdir."
-    ) from error
 
 
 @contextlib.contextmanager

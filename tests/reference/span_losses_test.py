@@ -7,7 +7,6 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
-from chomp_data.reference import loss_history
 from chomp_data.reference import span_losses
 from chomp_data.rows import spans as spans_lib
 from chomp_data.storage import opening
@@ -157,7 +156,7 @@ def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
   for step in range(steps):
     writer.add(metrics_of(pipe, step, rng, lost))
   writer.flush()
-  found = loss_history.documents(pipe, workdir, 150, 160)
+  found = span_losses.documents(pipe, workdir, 150, 160)
   first, *others = found
   assert (first["source"], first["document"]) == ("b", 3)
   assert first["excess"] > 1
@@ -186,13 +185,13 @@ def test_one_step_is_compared_with_the_steps_around(pipe, tmp_path):
     if step % 16 == 0:
       writer.flush()
   writer.flush()
-  found = loss_history.documents(pipe, workdir, spike, spike + 1)
+  found = span_losses.documents(pipe, workdir, spike, spike + 1)
   assert found
   for own in found:
     assert own["loss"] == pytest.approx(3)
     # The mean of 64 steps, of which one has the spike.
     assert own["relative"] == pytest.approx(2, abs=0.2)
-    wider = loss_history.documents(pipe, workdir, spike - 3, spike + 20)
+    wider = span_losses.documents(pipe, workdir, spike - 3, spike + 20)
     (same,) = (
       other
       for other in wider
