@@ -374,7 +374,9 @@ def test_dark_light_and_layers_are_drawn(chromium, store, tmp_path):
   chromium.key("t")
   assert chromium.evaluate(ground) == dark
   chromium.dark(False)
-  for key in "low":
+  # A page of labels opens with the layer of what is trained on.
+  assert "loss: the next token is trained on" in text_of(chromium, "#legend")
+  for key in "llow":
     before = chromium.evaluate(pixels)
     chromium.key(key)
     assert chromium.evaluate(pixels) != before, key

@@ -22,126 +22,108 @@ function tiles() {
     ...all.map(([value, what]) => make("div", { class: "card tile" }, make("b", {}, value), make("span", {}, what))));
 }
 
-const CHART = { width: 340, height: 130, left: 34, right: 4, top: 6, bottom: 20 };
+const CHART = { width: 340, height: 130, x0: 34, x1: 336, y0: 110, y1: 6 };
+const HALVES = [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]];
 
-function chart(title, note, words, foot, draw) {
-  const { width, height } = CHART;
+// Columns of stacked parts, [share of the height, words, colour], over levels;
+// labels are below the axis, at a share of its width.
+function chart({ title, note, words, foot, levels, columns, labels }) {
+  const { width, height, x0, x1, y0, y1 } = CHART;
   const svg = makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
-  draw(svg);
+  const line = (type, from, to, y) => svg.append(makeSvg("line", { class: type, x1: from, x2: to, y1: y, y2: y }));
+  const text = (x, y, anchor, label) => svg.append(makeSvg("text", { x, y, "text-anchor": anchor }, label));
+  for (const [share, label] of levels) {
+    const y = y0 + (y1 - y0) * share;
+    line("grid", x0, x1, y);
+    text(x0 - 5, y + 3.5, "end", label);
+  }
+  const wide = (x1 - x0) / columns.length, gap = wide > 5 ? Math.min(0.2 * wide, 4) : 0.1 * wide;
+  columns.forEach(({ parts, now }, i) => {
+    const x = x0 + i * wide + gap / 2;
+    let y = y0;
+    for (const [share, told, colour] of parts) {
+      const high = (y0 - y1) * share, box = { x, y: y -= high, width: wide - gap, height: high };
+      for (const name of Object.keys(box)) box[name] = box[name].toFixed(2);
+      if (high) svg.append(makeSvg("rect", { ...box, [colour ? "fill" : "class"]: colour || "bar" }, makeSvg("title", {}, told)));
+    }
+    if (now) line("now", x, x + wide - gap, y0 + 3);
+  });
+  for (const [share, anchor, label] of labels) text(x0 + share * (x1 - x0), height - 4, anchor, label);
   return make("div", { class: "card chart" },
     make("header", {}, make("h2", {}, title), make("span", { class: "quiet" }, note)), svg, make("div", { class: "legend" }, ...foot));
 }
 
-function label(svg, x, y, anchor, text) {
-  svg.append(makeSvg("text", { x, y, "text-anchor": anchor }, text));
+const summed = (values) => values.reduce((sum, own) => sum + own, 0);
+
+// [begin, end) of at most 120 groups of as many numbers below `all`.
+function groups(all) {
+  const size = Math.ceil(all / 120);
+  return Array.from({ length: Math.ceil(all / size) }, (_, i) => [i * size, Math.min((i + 1) * size, all)]);
 }
 
-function level(svg, y, text) {
-  const { width, left, right } = CHART;
-  svg.append(makeSvg("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
-  label(svg, left - 5, y + 3.5, "end", text);
-}
-
-const plot = () => ({
-  x0: CHART.left, x1: CHART.width - CHART.right, y0: CHART.height - CHART.bottom, y1: CHART.top,
-});
-
-function bar(svg, x, y, width, height, fill, words) {
-  const rect = makeSvg("rect", { x: x.toFixed(2), y: y.toFixed(2), width: Math.max(width, 0).toFixed(2), height: Math.max(height, 0).toFixed(2) },
-    makeSvg("title", {}, words));
-  if (fill) rect.setAttribute("fill", fill); else rect.setAttribute("class", "bar");
-  svg.append(rect);
-}
+// What the numbers `begin` to `end - 1` are called.
+const ranged = (one, begin, end) => end - begin > 1 ? `${one}s ${begin} to ${end - 1}` : `${one} ${begin}`;
 
 // Shares of sources at each step, or in groups of steps where there are many.
 function sharesChart() {
-  const sources = run.sources.length, tokens = unpack(run.history.tokens);
-  const all = tokens.length / sources, most = 120;
-  const group = Math.ceil(all / most), columns = Math.ceil(all / group);
-  const shown = new Set(steps.map((step) => step.step));
-  const totals = new Float64Array(sources);
-  for (let i = 0; i < tokens.length; i++) totals[i % sources] += tokens[i];
-  const whole = totals.reduce((sum, own) => sum + own, 0);
-  const last = run.history.first + all - 1;
-  const words = run.sources.map((name, i) => `${name} ${percent(totals[i] / whole)}`).join(", ");
-  const legend = run.sources.flatMap((name, i) => totals[i] ? [make("span", {}, swatch(sourceColour(i)), named(name), percent(totals[i] / whole))] : []);
-  return chart("Tokens by source",
-    all === 1 ? `step ${last}` : `steps ${run.history.first} to ${last}`, `Shares of tokens: ${words}`, legend,
-    (svg) => {
-      const { x0, x1, y0, y1 } = plot();
-      for (const share of [0, 0.5, 1]) level(svg, y0 + (y1 - y0) * share, `${100 * share} %`);
-      const wide = (x1 - x0) / columns;
-      for (let column = 0; column < columns; column++) {
-        const sums = new Float64Array(sources);
-        const begin = column * group, end = Math.min(begin + group, all);
-        for (let step = begin; step < end; step++) for (let s = 0; s < sources; s++) sums[s] += tokens[step * sources + s];
-        const total = sums.reduce((sum, own) => sum + own, 0) || 1;
-        let y = y0;
-        const name = end - begin > 1 ? `steps ${run.history.first + begin} to ${run.history.first + end - 1}` : `step ${run.history.first + begin}`;
-        for (let s = 0; s < sources; s++) {
-          const high = (y0 - y1) * sums[s] / total;
-          y -= high;
-          if (high) bar(svg, x0 + column * wide + 0.4, y, Math.min(wide - 0.8, 26), high, sourceColour(s), `${name}: ${run.sources[s]} ${percent(sums[s] / total)}, ${count(sums[s])} tokens`);
-        }
-        if (end - begin === 1 && all > 1 && shown.has(run.history.first + begin)) {
-          svg.append(makeSvg("line", { class: "now", x1: x0 + column * wide + 0.4, x2: x0 + column * wide + Math.min(wide - 0.4, 26.4), y1: y0 + 3, y2: y0 + 3 }));
-        }
-      }
-      label(svg, x0, CHART.height - 4, "start", `step ${run.history.first}`);
-      if (all > 1) label(svg, x1, CHART.height - 4, "end", `${last}`);
-    });
+  const { first } = run.history, sources = run.sources.length, tokens = unpack(run.history.tokens);
+  const all = tokens.length / sources, shown = new Set(steps.map((step) => step.step));
+  const sums = (begin, end) => run.sources.map((_, s) => summed(tokens.slice(begin * sources, end * sources).filter((_, i) => i % sources === s)));
+  const totals = sums(0, all), whole = summed(totals);
+  return chart({
+    title: "Tokens by source",
+    note: ranged("step", first, first + all),
+    words: `Shares of tokens: ${run.sources.map((name, i) => `${name} ${percent(totals[i] / whole)}`).join(", ")}`,
+    foot: run.sources.flatMap((name, i) => totals[i] ? [make("span", {}, swatch(sourceColour(i)), named(name), percent(totals[i] / whole))] : []),
+    levels: HALVES,
+    columns: groups(all).map(([begin, end]) => {
+      const own = sums(begin, end), total = summed(own) || 1, name = ranged("step", first + begin, first + end);
+      return {
+        now: end - begin === 1 && all > 1 && shown.has(first + begin),
+        parts: own.map((value, s) => [value / total, `${name}: ${run.sources[s]} ${percent(value / total)}, ${count(value)} tokens`, sourceColour(s)]),
+      };
+    }),
+    labels: all === 1 ? [[0.5, "middle", `step ${first}`]] : [[0, "start", `step ${first}`], [1, "end", `${first + all - 1}`]],
+  });
 }
 
 // Spans by length, in bins of powers of two.
 function lengthsChart() {
-  const longest = Math.max(...steps.map((step) => step.length));
-  const bins = new Int32Array(Math.floor(Math.log2(longest)) + 1);
-  let spans = 0;
-  for (const step of steps) {
-    for (const length of step.size) { bins[31 - Math.clz32(length)]++; spans++; }
-  }
+  const sizes = Int32Array.from(steps.flatMap((step) => [...step.size])).sort(), spans = sizes.length;
+  const bins = new Array(Math.floor(Math.log2(strips.longest)) + 1).fill(0);
+  for (const length of sizes) bins[31 - Math.clz32(length)]++;
   const most = Math.max(1, ...bins);
-  const sorted = Int32Array.from(steps.flatMap((step) => [...step.size])).sort();
-  const foot = spans ? [`median ${count(sorted[spans >> 1])}`, `shortest ${count(sorted[0])}`, `longest ${plural(sorted[spans - 1], "token")}`] : [];
-  return chart("Lengths of spans", "tokens, powers of two",
-    `Spans by length: ${[...bins].map((own, i) => `${own} from ${2 ** i}`).join(", ")}`, foot.map((text) => make("span", {}, text)), (svg) => {
-      const { x0, x1, y0, y1 } = plot();
-      level(svg, y0, "0");
-      level(svg, y1, count(most));
-      const wide = (x1 - x0) / bins.length;
-      bins.forEach((own, i) => {
-        const high = (y0 - y1) * own / most;
-        bar(svg, x0 + i * wide + 1, y0 - high, wide - 2, high, null, `${plural(own, "span")} (${percent(own / spans)}) of ${count(2 ** i)} to ${count(2 ** (i + 1) - 1)} tokens`);
-        if (bins.length < 9 || i % 2 === 0) label(svg, x0 + i * wide, CHART.height - 4, "start", count(2 ** i));
-      });
-    });
+  const foot = spans ? [`median ${count(sizes[spans >> 1])}`, `shortest ${count(sizes[0])}`, `longest ${plural(sizes[spans - 1], "token")}`] : [];
+  return chart({
+    title: "Lengths of spans",
+    note: "tokens, powers of two",
+    words: `Spans by length: ${bins.map((own, i) => `${own} from ${2 ** i}`).join(", ")}`,
+    foot: foot.map((text) => make("span", {}, text)),
+    levels: [[0, "0"], [1, count(most)]],
+    columns: bins.map((own, i) => ({
+      parts: [[own / most, `${plural(own, "span")} (${percent(own / spans)}) of ${count(2 ** i)} to ${count(2 ** (i + 1) - 1)} tokens`]],
+    })),
+    labels: bins.flatMap((_, i) => bins.length < 9 || i % 2 === 0 ? [[i / bins.length, "start", count(2 ** i)]] : []),
+  });
 }
 
-// How much of each row holds tokens, in the order of rows.
+// How much of each row holds tokens, or of groups of rows where there are many.
 function utilisationChart() {
-  const shares = [];
-  for (const step of steps) step.used.forEach((used) => shares.push(used / step.length));
-  const mean = shares.reduce((sum, own) => sum + own, 0) / shares.length;
-  const least = Math.min(...shares), full = shares.filter((own) => own === 1).length;
-  return chart("Utilisation of rows", `mean ${percent(mean)}, least ${percent(least)}`,
-    `Utilisation of ${shares.length} rows: mean ${percent(mean)}, least ${percent(least)}, ${full} are full`,
-    [make("span", {}, `${count(full)} of ${plural(shares.length, "row")} ${full === 1 ? "is" : "are"} full`)], (svg) => {
-      const { x0, x1, y0, y1 } = plot();
-      for (const share of [0, 0.5, 1]) level(svg, y0 + (y1 - y0) * share, `${100 * share} %`);
-      const wide = (x1 - x0) / shares.length;
-      if (shares.length <= 64) {
-        shares.forEach((own, i) => bar(svg, x0 + i * wide + wide * 0.1, y0 - (y0 - y1) * own, Math.min(wide * 0.8, 26), (y0 - y1) * own, null, `row ${i}: ${percent(own)}`));
-      } else {
-        let path = `M${x0} ${y0}`;
-        shares.forEach((own, i) => {
-          const y = (y0 - (y0 - y1) * own).toFixed(1);
-          path += `L${(x0 + i * wide).toFixed(1)} ${y}L${(x0 + (i + 1) * wide).toFixed(1)} ${y}`;
-        });
-        svg.append(makeSvg("path", { class: "area", d: `${path}L${x1} ${y0}Z` }));
-      }
-      label(svg, x0, CHART.height - 4, "start", "row 0");
-      label(svg, x1, CHART.height - 4, "end", count(shares.length - 1));
-    });
+  const shares = steps.flatMap((step) => [...step.used].map((used) => used / step.length)), rows = shares.length;
+  const average = (begin, end) => summed(shares.slice(begin, end)) / (end - begin);
+  const mean = percent(average(0, rows)), full = shares.filter((own) => own === 1).length;
+  const least = percent(shares.reduce((low, own) => Math.min(low, own), 1));
+  return chart({
+    title: "Utilisation of rows",
+    note: `mean ${mean}, least ${least}`,
+    words: `Utilisation of ${rows} rows: mean ${mean}, least ${least}, ${full} are full`,
+    foot: [make("span", {}, `${count(full)} of ${plural(rows, "row")} ${full === 1 ? "is" : "are"} full`)],
+    levels: HALVES,
+    columns: groups(rows).map(([begin, end]) => ({
+      parts: [[average(begin, end), `${ranged("row", begin, end)}: ${percent(average(begin, end))}`]],
+    })),
+    labels: rows === 1 ? [[0.5, "middle", "row 0"]] : [[0, "start", "row 0"], [1, "end", count(rows - 1)]],
+  });
 }
 
 function charts() {

@@ -30,32 +30,31 @@ const HUES = 8;
 const theme = {
   colours: {},
   refresh() {
-    const style = getComputedStyle(document.documentElement);
-    const value = (name) => style.getPropertyValue(name).trim();
-    for (const name of ["card", "ink", "quiet", "line", "filler", "hatch", "lit", "accent", "bg"]) {
-      this.colours[name] = value(`--${name}`);
-    }
-    this.hues = [];
+    const probe = document.body.appendChild(make("i"));
+    const value = (name) => {
+      probe.style.color = `var(--${name})`;
+      return getComputedStyle(probe).color;
+    };
+    for (const name of ["card", "ink", "quiet", "line", "filler", "hatch", "lit", "accent"]) this.colours[name] = value(name);
     // The ninth source on has the hue of the first again, nearer to the ink.
-    const card = parts(this.colours.card), ink = parts(this.colours.ink);
-    for (const share of [0, 0.45]) {
-      for (let i = 0; i < HUES; i++) {
-        const hue = blended(parts(value(`--s${i}`)), ink, share);
-        this.hues.push(TINTS.map((tint) => mixed(hue, card, tint)));
-      }
-    }
+    const { card, ink } = this.colours;
+    this.hues = [0, 0.45].flatMap((share) => Array.from({ length: HUES }, (_, i) => {
+      const hue = mixed(value(`s${i}`), ink, share);
+      return TINTS.map((tint) => mixed(hue, card, tint));
+    }));
+    probe.remove();
     this.filler = pattern(this.colours.filler, this.colours.hatch, 6, 1, 1);
     this.gone = pattern("transparent", this.colours.ink, 6, 1, -1);
   },
 };
 
-function parts(colour) {
-  const hex = colour.slice(1);
-  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
-}
+// Colours are rgb(...) here, as the browser computes them.
+const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
 
-const blended = (from, to, share) => from.map((value, i) => Math.round(value + (to[i] - value) * share));
-const mixed = (from, to, share) => `rgb(${blended(from, to, share).join(" ")})`;
+function mixed(from, to, share) {
+  const other = parts(to);
+  return `rgb(${parts(from).map((value, i) => Math.round(value + (other[i] - value) * share)).join(" ")})`;
+}
 
 // Diagonal lines, rising (1) or falling (-1), as wide on every screen.
 function pattern(ground, line, size, width, rising) {
@@ -77,17 +76,13 @@ function pattern(ground, line, size, width, rising) {
 
 const sourceColour = (source) => theme.hues[source % (2 * HUES)][0];
 
-function swatch(colour) {
-  const element = make("i", { class: "swatch" });
-  element.style.background = colour;
+// A swatch of a colour or gradient, or of a kind that the styles draw.
+function swatch(background, kind = "") {
+  const element = make("i", { class: `swatch ${kind}` });
+  element.style.background = background;
   return element;
 }
 
-// A swatch that `paint(context, width, height)` fills.
-function drawnSwatch(paint) {
-  const canvas = make("canvas", { class: "swatch", width: 44, height: 22 });
-  const context = canvas.getContext("2d");
-  context.scale(2, 2);
-  paint(context, 22, 11);
-  return canvas;
-}
+// A swatch of several colours beside each other.
+const bands = (colours) => swatch(`linear-gradient(to right, ${colours.map((colour, i) =>
+  `${colour} ${100 * i / colours.length}% ${100 * (i + 1) / colours.length}%`)})`, "wide");

@@ -69,6 +69,10 @@ def gathered(
     "sources": pipe.source_names,
     "plan_only": plan_only,
     "kind": "text" if pipe.sources else "arrays",
+    # Such a page opens on what is trained on.
+    "labelled": any(
+      source.store.opened.labels is not None for source in pipe.sources.values()
+    ),
     "lit": None,
   }
   if not pipe.sources:

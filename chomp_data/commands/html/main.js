@@ -87,20 +87,23 @@ function otherRow(number, i, by) {
   return found;
 }
 
-const KEYS = {
-  Enter: pin, " ": pin, Escape: letGo,
-  n: () => toPlace(1), p: () => toPlace(-1),
-  "+": () => strips.zoom(1.5), "=": () => strips.zoom(1.5), "-": () => strips.zoom(1 / 1.5), 0: () => strips.zoom(0),
-};
-for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]) KEYS[key] = () => move(key);
-
-// These work wherever the focus is, but in a text field.
-const GLOBAL_KEYS = {
-  t: nextTheme, "?": toggleKeys,
-  "/": () => byId("find").focus(),
-  c: () => choose("colour", view.colour === "source" ? "document" : "source"),
-  l: () => toggleLayer("loss"), o: () => toggleLayer("positions"), w: () => toggleLayer("weight"),
-};
+// Keys, what they do, how; and whether they work wherever the focus is, but in
+// a text field, or on rows alone.
+const KEYS = [
+  ["ArrowLeft ArrowRight", "← →", "span before, after", move],
+  ["ArrowUp ArrowDown", "↑ ↓", "row above, below", move],
+  ["Home End", "Home End", "first, last span of the row", move],
+  ["PageUp PageDown", "PgUp PgDn", "a screen of rows", move],
+  ["Enter Space", "Enter", "pin the document: its other places stay lit", pin],
+  ["n p", "n p", "next, previous place of what is lit", (key) => toPlace(key === "n" ? 1 : -1)],
+  ["Escape", "Esc", "let go", letGo, true],
+  ["/", "/", "find a document", () => byId("find").focus(), true],
+  ["c", "c", "colour by source or document", () => choose("colour", view.colour === "source" ? "document" : "source"), true],
+  ["l o w", "l o w", "layers: loss, positions, weight", (key) => toggleLayer({ l: "loss", o: "positions", w: "weight" }[key]), true],
+  ["+ = - 0", "+ − 0", "wider, narrower, fit (Ctrl and wheel too)", (key) => strips.zoom({ "-": 1 / 1.5, 0: 0 }[key] ?? 1.5)],
+  ["t", "t", "light, dark, as the system", nextTheme, true],
+  ["?", "?", "these keys", toggleKeys, true],
+];
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -112,10 +115,11 @@ function onKey(event) {
   }
   // Before anything is in focus, keys that scroll scroll the page.
   const inStrips = event.target === byId("strips") || (event.target === document.body && view.focus);
-  const act = (inStrips && run.kind === "text" && KEYS[event.key]) || (event.key === "Escape" && letGo) || GLOBAL_KEYS[event.key];
-  if (!act || (run.kind !== "text" && !["t", "?"].includes(event.key))) return;
+  const name = event.key === " " ? "Space" : event.key;
+  const entry = KEYS.find(([keys]) => keys.split(" ").includes(name));
+  if (!entry || !(entry[4] || inStrips) || (run.kind !== "text" && !["t", "?"].includes(name))) return;
   event.preventDefault();
-  act();
+  entry[3](name);
 }
 
 function toggleKeys() {
@@ -124,17 +128,17 @@ function toggleKeys() {
   byId("keys-button").setAttribute("aria-expanded", String(!hidden));
 }
 
-const THEMES = ["system", "light", "dark"];
-let themeName = "system";
+const THEMES = { auto: "light dark", light: "light", dark: "dark" };
+let themeName = "auto";
 function nextTheme() {
-  themeName = THEMES[(THEMES.indexOf(themeName) + 1) % THEMES.length];
-  if (themeName === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = themeName;
+  const names = Object.keys(THEMES);
+  themeName = names[(names.indexOf(themeName) + 1) % names.length];
+  document.documentElement.style.colorScheme = THEMES[themeName];
   themed();
 }
 
 function themed() {
-  byId("theme").textContent = `Theme: ${{ system: "auto", light: "light", dark: "dark" }[themeName]}`;
+  byId("theme").textContent = `Theme: ${themeName}`;
   theme.refresh();
   if (run.kind === "text") { charts(); legend(); changed(); }
 }
@@ -185,34 +189,14 @@ function legend() {
   if (view.colour === "source") {
     const present = new Set(steps.flatMap((step) => [...new Set(step.source)]));
     run.sources.forEach((name, i) => { if (present.has(i)) add(swatch(sourceColour(i)), named(name)); });
-    add(drawnSwatch((context, w, h) => TINTS.forEach((_, t) => {
-      context.fillStyle = theme.hues[0][t];
-      context.fillRect(t * w / 3, 0, w / 3 - 1, h);
-    })), "tints: documents");
-  } else {
-    add(drawnSwatch((context, w, h) => [0, 1, 2, 3].forEach((hue, t) => {
-      context.fillStyle = theme.hues[hue][0];
-      context.fillRect(t * w / 4, 0, w / 4 - 1, h);
-    })), "documents");
-  }
-  add(drawnSwatch((context, w, h) => { context.fillStyle = theme.filler; context.fillRect(0, 0, w, h); }), "filler");
-  if (steps.some((step) => step.flags.some((own) => own & FLAG.gone))) {
-    add(drawnSwatch((context, w, h) => {
-      context.globalAlpha = 0.3; context.fillStyle = theme.hues[0][0]; context.fillRect(0, 0, w, h);
-      context.globalAlpha = 1; context.fillStyle = theme.gone; context.fillRect(0, 0, w, h);
-    }), "gone");
-  }
-  if (view.layers.loss) add(drawnSwatch((context, w, h) => {
-    context.fillStyle = theme.colours.line; context.fillRect(0, 4, w, 4);
-    context.fillStyle = theme.colours.ink; context.fillRect(0, 4, w * 0.6, 4);
-  }), "loss: the next token is trained on");
-  if (view.layers.positions) add(drawnSwatch((context, w, h) => {
-    context.fillStyle = mixedColour("quiet", 0.45);
-    context.beginPath(); context.moveTo(0, h); context.lineTo(w, 0); context.lineTo(w, h); context.fill();
-  }), `positions: 0 to ${count(strips.longest)}`);
-  if (view.layers.weight) add(drawnSwatch((context, w, h) => {
-    context.fillStyle = theme.colours.ink; context.fillRect(0, h / 2, w / 2, h / 2); context.fillRect(w / 2, 0, w / 2, h);
-  }), `weight: 0 to ${Number(greatestWeight().toPrecision(3))}`);
+    add(bands(theme.hues[0]), "tints: documents");
+  } else add(bands(theme.hues.slice(0, 4).map(([hue]) => hue)), "documents");
+  const { loss, positions, weight } = view.layers;
+  add(swatch("", "wide filler"), "filler");
+  if (steps.some((step) => step.flags.some((own) => own & FLAG.gone))) add(swatch("", "wide gone"), "gone");
+  if (loss) add(swatch("", "wide loss"), "loss: the next token is trained on");
+  if (positions) add(swatch("", "wide positions"), `positions: 0 to ${count(strips.longest)}`);
+  if (weight) add(swatch("", "wide weight"), `weight: 0 to ${Number(greatestWeight().toPrecision(3))}`);
 }
 
 function listen() {
@@ -253,6 +237,8 @@ function start() {
   byId("summary").textContent = visible(run.run.summary);
   byId("theme").addEventListener("click", nextTheme);
   byId("keys-button").addEventListener("click", toggleKeys);
+  byId("key-list").append(...KEYS.map(([, shown, words]) => make("div", {},
+    make("dt", {}, ...shown.split(" ").flatMap((key) => [make("kbd", {}, key), " "])), make("dd", {}, words))));
   document.addEventListener("keydown", onKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
   const skipped = steps.find((step) => step.dataStep !== undefined);
@@ -272,7 +258,7 @@ function start() {
   if (steps.some((step) => step.hasTokens)) {
     for (const [name, words] of [["loss", "Loss"], ["positions", "Positions"], ["weight", "Weight"]]) {
       if (name === "weight" && !steps.some((step) => step.hasWeights)) continue;
-      option("layers", "checkbox", name, words, false, () => toggleLayer(name));
+      option("layers", "checkbox", name, words, view.layers[name], () => toggleLayer(name));
     }
   } else byId("layers").hidden = true;
   theme.refresh();

@@ -11,7 +11,7 @@ const SIZES = {
 
 const view = {
   colour: run.sources && run.sources.length > 1 ? "source" : "document",
-  layers: { loss: false, positions: false, weight: false },
+  layers: { loss: Boolean(run.labelled) && !run.plan_only, positions: false, weight: false },
   size: "medium",
   zoom: 1,
   focus: null,   // [step number, span]
@@ -52,8 +52,6 @@ const strips = {
     this.longest = Math.max(...steps.map((step) => step.length));
     this.lineOf = steps.map((_, number) => this.items.findIndex((item) => item.step === number && item.row === 0));
     const scroller = byId("scroller");
-    byId("spacer").style.height = `${Math.max(0, this.height - this.viewHeight())}px`;
-    byId("spacer").style.width = `${this.fullWidth()}px`;
     this.resize(scroller);
     this.draw();
   },
@@ -338,7 +336,7 @@ function niceStep(least) {
 }
 
 function mixedColour(name, share) {
-  return mixed(parts(theme.colours.card), parts(theme.colours[name]), share);
+  return mixed(theme.colours.card, theme.colours[name], share);
 }
 
 let mostWeight = 0;
