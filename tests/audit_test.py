@@ -7,6 +7,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import coverage as coverage_lib
+from chomp_data.audit import steps as steps_lib
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [60, 35, 90, 8]
@@ -49,7 +50,7 @@ def pipe(tmp_path):
 @pytest.mark.parametrize("mode", ["coverage_balanced", "cyclic_roll"])
 @pytest.mark.parametrize("block_rows", [1, 24, 10_000])
 def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
-  monkeypatch.setattr(coverage_lib, "BLOCK_ROWS", block_rows)
+  monkeypatch.setattr(steps_lib, "BLOCK_ROWS", block_rows)
   monkeypatch.setattr(coverage_lib, "LEAST_WAITING", 2)
   run = pipe(content_start_mode=mode, content_stride=5)
   steps = 9

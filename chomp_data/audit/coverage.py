@@ -12,9 +12,8 @@ import dataclasses
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.audit import steps as steps_lib
 
-# Rows planned at once.
-BLOCK_ROWS = 65_536
 # Spans that wait to be counted together, at least.
 LEAST_WAITING = 1 << 18
 
@@ -73,10 +72,9 @@ def coverage(
     One entry for each source.
   """
   totals = [_Totals() for _ in pipe.sources]
-  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
-  for step in range(first_step, first_step + num_steps, block):
-    count = min(block, first_step + num_steps - step)
-    spans = pipe.plan(step, count).live()
+  end = first_step + num_steps
+  for steps, planned in steps_lib.walk(pipe, first_step, end):
+    spans = planned.live()
     length, column = spans.stored()
     for number, total in enumerate(totals):
       # A span of an added token alone holds nothing of its document.
@@ -89,7 +87,7 @@ def coverage(
         column[pick],
       )
     if progress is not None:
-      progress(count)
+      progress(len(steps))
   return [
     total.finish(name, source.store)
     for total, (name, source) in zip(totals, pipe.sources.items(), strict=True)
@@ -103,7 +101,7 @@ def report(
 
   Args:
     pipe: The run.
-    found: Its coverage.
+    coverages: Its coverage, by source.
     most: Documents listed of each source.
   """
   lines = []

@@ -22,16 +22,12 @@ from chomp_data import errors
 from chomp_data import joining
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import steps as steps_lib
 from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
-from chomp_data.rows import spans as spans_lib
-
-# Rows compared at once, and steps of buckets.
-BLOCK_ROWS = 65_536
-_BLOCK_STEPS = 1_024
 
 # Ids that are listed of documents that only one run gives.
 _MOST_IDS = 10
@@ -43,17 +39,6 @@ _NOT_OF_SPANS = re.compile(
   r"|sources\..+\.(store|filler_id|bos_id|eos_id|token_before_document)"
   r"|sources\..+\.rows\.(filler|trailing_filler_in_segment|reset_positions"
   r"|.*_token_id|document_slots|eos_before_document)"
-)
-
-_VALUES = (
-  "row",
-  "start",
-  "length",
-  "column",
-  "segment",
-  "added_before",
-  "added_after",
-  "masked",
 )
 
 
@@ -104,33 +89,6 @@ class Difference:
   def record(self) -> dict[str, Any]:
     """Returns it as JSON values."""
     return dataclasses.asdict(self)
-
-
-def num_steps(
-  a: pipeline.Pipeline, b: pipeline.Pipeline, steps: int | None
-) -> int:
-  """Returns the steps to compare: all of the longer run by default.
-
-  Raises:
-    ConfigError: If both runs have fewer, or one has no end and none are given.
-  """
-  ends = a.num_steps, b.num_steps
-  if steps is None and None in ends:
-    raise schema.ConfigError(
-      [
-        "`--steps` must be given where a run has no end, got none. Say how many"
-        " steps are compared."
-      ]
-    )
-  most = None if None in ends else max(end or 0 for end in ends)
-  if steps is not None and most is not None and steps > most:
-    raise schema.ConfigError(
-      [
-        f"`--steps` must be at most the {most} steps of the longer run, got"
-        f" {steps}. Lower it."
-      ]
-    )
-  return (most if steps is None else steps) or 0
 
 
 def as_saved(
@@ -204,13 +162,13 @@ def _edited(
   files = getattr(run.data, "tombstones", ())
   if files:
     tombstones = pipe.fingerprint.get("tombstones", {})
-    gone = saved.get("tombstones", {})
+    in_state = saved.get("tombstones", {})
     data = dataclasses.replace(
       data,
       tombstones=tuple(
         (at, path)
         for at, path in files
-        if str(at) in gone and gone[str(at)] == tombstones.get(str(at))
+        if str(at) in in_state and in_state[str(at)] == tombstones.get(str(at))
       ),
     )
   return dataclasses.replace(run, data=data)
@@ -277,134 +235,10 @@ def _first_step(
     steps if pipe.num_steps is None else pipe.num_steps for pipe in (a, b)
   ]
   end = min(*ends, steps)
-  compared = _Spans(a, b) if a.sources and b.sources else _Samples(a, b)
-  first, count = low, 1
-  while first < end:
-    count = min(count, end - first)
-    step = compared.first_step(first, count)
-    if step is not None:
-      return step
-    first += count
-    # Most runs that differ do so at once.
-    count = min(4 * count, compared.most_steps)
+  step = steps_lib.first_difference(a, b, range(low, end))
+  if step is not None:
+    return step
   return end if end < steps and ends[0] != ends[1] else None
-
-
-class _Samples:
-  """Compares steps of arrays."""
-
-  most_steps = _BLOCK_STEPS
-
-  def __init__(self, a: pipeline.Pipeline, b: pipeline.Pipeline):
-    self._runs = a, b
-    # Samples have numbers only: of other stores they are others.
-    self._same_stores = {
-      name
-      for name in a.source_names
-      if name in b.source_names
-      and a.fingerprint["sources"][name].get("store")
-      == b.fingerprint["sources"][name].get("store")
-    }
-
-  def first_step(self, first: int, count: int) -> int | None:
-    """Returns the first of some steps that is other."""
-    a, b = self._runs
-    for step in range(first, first + count):
-      if bool(a.sources) != bool(b.sources):
-        return step
-      if a.bucket_of(step) != b.bucket_of(step):
-        return step
-      if a.bucket_of(step)[0] not in self._same_stores:
-        return step
-      of_a, of_b = (pipe.run_plan.planned(step).samples for pipe in (a, b))
-      assert of_a is not None
-      assert of_b is not None
-      if not np.array_equal(of_a, of_b):
-        return step
-    return None
-
-
-class _Spans:
-  """Compares spans of text."""
-
-  def __init__(self, a: pipeline.Pipeline, b: pipeline.Pipeline):
-    self._runs = a, b
-    self._names = list(dict.fromkeys([*a.source_names, *b.source_names]))
-    # Sources whose documents have the same numbers in both.
-    self._same = {
-      name
-      for name in self._names
-      if name in a.sources
-      and name in b.sources
-      and a.sources[name].store.hash == b.sources[name].store.hash
-    }
-    rows = max(bucket.batch_size for pipe in (a, b) for bucket in pipe.buckets)
-    self.most_steps: int = max(1, BLOCK_ROWS // rows)
-    if {a.run_options.kind, b.run_options.kind} != {"rows"}:
-      self.most_steps = min(self.most_steps, _BLOCK_STEPS)
-
-  def first_step(self, first: int, count: int) -> int | None:
-    """Returns the first of some steps that is other."""
-    sizes = [_sizes(run, first, count) for run in self._runs]
-    same = sizes[0] == sizes[1]
-    known = count if same.all() else int(np.argmin(same))
-    if known:
-      ends = np.cumsum(sizes[0][:known])
-      row = self._first_row(*(run.plan(first, known) for run in self._runs))
-      if row is not None:
-        return first + int(np.searchsorted(ends, row, "right"))
-    return None if known == count else first + known
-
-  def _first_row(self, a: spans_lib.Spans, b: spans_lib.Spans) -> int | None:
-    """Returns the first row that holds other spans."""
-    count = min(len(a), len(b))
-    same = np.ones(count, np.bool_)
-    for name in _VALUES:
-      values = []
-      for spans in (a, b):
-        value = getattr(spans, name, None)
-        # A missing array is 0: no token was added, and no span masked.
-        values.append(
-          np.zeros(count, np.int64) if value is None else value[:count]
-        )
-      same &= values[0] == values[1]
-    same &= self._same_documents(a, b, count)
-    at = count if same.all() else int(np.argmin(same))
-    rows = [int(spans.row[at]) for spans in (a, b) if at < len(spans)]
-    return min(rows, default=None)
-
-  def _same_documents(
-    self, a: spans_lib.Spans, b: spans_lib.Spans, count: int
-  ) -> np.ndarray:
-    """Returns which of the first spans are of the same document, bool[N]."""
-    numbers = [
-      np.asarray([self._names.index(name) for name in run.source_names])[
-        spans.source[:count]
-      ]
-      for run, spans in zip(self._runs, (a, b), strict=True)
-    ]
-    same = numbers[0] == numbers[1]
-    same_number = a.document[:count] == b.document[:count]
-    for number, name in enumerate(self._names):
-      pick = np.flatnonzero(same & (numbers[0] == number))
-      if name in self._same:
-        same[pick] = same_number[pick]
-      elif pick.size:
-        ids = [
-          np.asarray(run.sources[name].store.document_ids(spans.document[pick]))
-          for run, spans in zip(self._runs, (a, b), strict=True)
-        ]
-        same[pick] = ids[0] == ids[1]
-    return same
-
-
-def _sizes(pipe: pipeline.Pipeline, first: int, count: int) -> np.ndarray:
-  """Returns int64[count], the rows of steps."""
-  steps = np.arange(first, first + count)
-  if pipe.run_options.kind == "rows":
-    return pipe.run_plan.steps.sizes_of(pipe.run_plan.steps.data_steps(steps))
-  sizes = {bucket.name: bucket.batch_size for bucket in pipe.buckets}
-  return np.asarray([sizes[pipe.bucket_of(s)[1]] for s in steps.tolist()])
 
 
 def _by_source(

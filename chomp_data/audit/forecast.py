@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
-from chomp_data import schema
 from chomp_data.plans import answers
 from chomp_data.plans import questions as questions_lib
 
@@ -123,39 +122,6 @@ def history(pipe: pipeline.Pipeline, steps: int, points: int = 60) -> History:
   at = np.unique(np.linspace(0, steps, points + 1).astype(np.int64))
   rows = [list(pipe.accounts.rows(step).values()) for step in at.tolist()]
   return History(pipe.source_names, at, np.asarray(rows, np.int64))
-
-
-def num_steps(
-  pipe: pipeline.Pipeline, steps: int | None, name: str = "steps"
-) -> int:
-  """Returns the steps that are asked about: all of the run's by default.
-
-  Args:
-    pipe: The run.
-    steps: How many, or None.
-    name: Of the flag, for messages.
-
-  Raises:
-    ConfigError: If the run has fewer, or no end and none are asked for.
-  """
-  most = pipe.num_steps
-  if steps is None and most is None:
-    raise schema.ConfigError(
-      [
-        f"`--{name}` must be given for a run without an end, got none. Say how"
-        " many steps are meant, or set `config.data.epochs`."
-      ]
-    )
-  if steps is not None and most is not None and steps > most:
-    raise schema.ConfigError(
-      [
-        f"`--{name}` must be at most the run's {most} steps, got {steps}. Lower"
-        " it, or raise `config.data.epochs`."
-      ]
-    )
-  count = most if steps is None else steps
-  assert count is not None
-  return count
 
 
 def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:

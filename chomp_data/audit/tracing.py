@@ -9,30 +9,13 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
-from chomp_data import schema
 from chomp_data.audit import naming
+from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import visits
-from chomp_data.plans import answers
+from chomp_data.rows import spans as spans_lib
 
 # Documents whose ids are looked up together.
 _DOCUMENTS = 1 << 16
-
-
-def check_step(pipe: pipeline.Pipeline, step: int, flag: str) -> None:
-  """Raises ConfigError unless a step is of the run.
-
-  Args:
-    pipe: The run.
-    step: The step.
-    flag: Where it was given.
-  """
-  if pipe.num_steps is not None and step >= pipe.num_steps:
-    raise schema.ConfigError(
-      [
-        f"`{flag}` must be below the run's {pipe.num_steps} steps, got step"
-        f" {step}. Lower it, or raise the run's epochs."
-      ]
-    )
 
 
 def step_records(
@@ -44,51 +27,38 @@ def step_records(
   """
   for step in range(first, last):
     about = {"step": step, "data_step": pipe.run_plan.steps.data_step(step)}
-    if not pipe.sources:
-      name, _ = pipe.bucket_of(step)
-      assert name is not None
-      numbers = answers.of(pipe.run_plan).sample_numbers(step)
-      for row, sample in enumerate(numbers.tolist()):
-        if sample >= 0:
-          yield {**about, "row": row, **_sample(name, sample)}
-      continue
-    spans = pipe.plan(step)
-    ids = naming.ids_of(pipe, spans)
-    masked = spans.masked
-    if masked is None:
-      masked = np.zeros(len(spans), np.bool_)
-    for (
-      row,
-      source,
-      document,
-      identity,
-      start,
-      length,
-      column,
-      is_masked,
-    ) in zip(
-      spans.row.tolist(),
-      spans.source.tolist(),
-      spans.document.tolist(),
-      ids.tolist(),
-      spans.start.tolist(),
-      spans.length.tolist(),
-      spans.column.tolist(),
-      masked.tolist(),
-      strict=True,
+    spans = steps_lib.spans_of(pipe, step)
+    for row, record in zip(
+      spans.row.tolist(), span_records(pipe, spans), strict=True
     ):
-      yield {
-        **about,
-        "row": row,
-        "source": pipe.source_names[source],
-        "document": document,
-        "id": identity,
-        "start": start,
-        "length": length,
-        "column": column,
-        # Padding now: not read, and no visit.
-        **({"gone": True} if is_masked else {}),
-      }
+      yield {**about, "row": row, **record}
+
+
+def span_records(
+  pipe: pipeline.Pipeline, spans: spans_lib.Spans
+) -> Iterator[dict[str, Any]]:
+  """Yields one object a span: its document, and which part of it is where."""
+  columns = [spans.source, spans.document, naming.ids_of(pipe, spans)]
+  columns += [spans.start, spans.length, spans.column]
+  masked = spans.masked
+  if masked is None:
+    masked = np.zeros(len(spans), np.bool_)
+  for source, document, identity, start, length, column, is_masked in zip(
+    *(values.tolist() for values in (*columns, masked)), strict=True
+  ):
+    if not pipe.sources:
+      yield _sample(pipe.source_names[source], document)
+      continue
+    yield {
+      "source": pipe.source_names[source],
+      "document": document,
+      "id": identity,
+      "start": start,
+      "length": length,
+      "column": column,
+      # Padding now: not read, and no visit.
+      **({"gone": True} if is_masked else {}),
+    }
 
 
 def visit_records(

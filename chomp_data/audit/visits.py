@@ -15,6 +15,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import steps as steps_lib
 from chomp_data.kernels import compiled
 from chomp_data.plans import answers
 from chomp_data.plans import consumption
@@ -23,9 +24,6 @@ from chomp_data.plans import trails
 
 # Counting that takes longer is said before it begins.
 _LONG_S = 1.0
-
-# Steps planned at once.
-_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +98,20 @@ def exposures(
   plan = pipe.run_plan
   steps, questions = plan.steps, answers.of(plan)
   schema.name_among("source", source, pipe.source_names)
-  _check_step(pipe, "first", first)
+  plan_lib.check_boundary(plan, first, "first")
   if last < first:
     raise IndexError(
       f"`last` must be at least `first`, got {last} and {first}. Swap them."
     )
-  _check_step(pipe, "last", last)
+  plan_lib.check_boundary(plan, last, "last")
   if consumption.is_removed_before(plan, last):
     edge = max(first, steps.before(plan.tombstones.first_step or 0))
     counts = np.zeros(questions.num_documents(source), np.int64)
     if first < edge:
       counts += exposures(pipe, source, first, edge)
     number = pipe.source_names.index(source)
-    for step in range(edge, last, _STEPS):
-      spans = plan_lib.spans_of(plan, step, min(_STEPS, last - step)).live()
+    for _, planned in steps_lib.walk(pipe, edge, last):
+      spans = planned.live()
       documents = spans.document[spans.source == number]
       counts += np.bincount(documents, minlength=len(counts))
     return counts
@@ -123,16 +121,6 @@ def exposures(
     if low >= ends[0]:
       counts -= questions.exposures(source, low, high)
   return counts
-
-
-def _check_step(pipe: pipeline.Pipeline, name: str, step: int) -> None:
-  """Raises IndexError unless a step is a step of the run, or its end."""
-  most = pipe.num_steps
-  if step < 0 or step > (schema.MAX_COUNT if most is None else most):
-    bound = "at least 0" if most is None else f"in 0 .. {most}"
-    raise IndexError(
-      f"`{name}` must be {bound}, a step of the run, got {step}. Correct it."
-    )
 
 
 class Visits:

@@ -30,6 +30,7 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.audit import difference as difference_lib
 from chomp_data.audit import job
+from chomp_data.audit import steps as steps_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.storage import opening
 
@@ -194,7 +195,7 @@ def main(argv: Sequence[str]) -> int:
     steps = _STEPS.value
     result = difference_lib.Difference(steps or 0, None, [], {})
   else:
-    steps = difference_lib.num_steps(*both, _STEPS.value)
+    steps = steps_lib.num_steps(*both, steps=_STEPS.value)
     result = difference_lib.difference(*both, steps)
   if _FORMAT.value == "json":
     print(json.dumps(result.record()))

@@ -40,7 +40,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import job
 from chomp_data.audit import naming
-from chomp_data.audit import tracing
+from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import gathering
@@ -288,7 +288,7 @@ def _steps(pipe: pipeline.Pipeline, at: int) -> range:
       )
     steps = range(steps.start, steps.start + _COUNT.value)
   flag = "--step" if _COUNT.value is None else "--step + --count"
-  tracing.check_step(pipe, steps[-1], flag)
+  steps_lib.check(pipe, steps[-1], flag)
   return steps
 
 

@@ -27,7 +27,7 @@ import chomp_data
 from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data.audit import job
-from chomp_data.audit import tracing
+from chomp_data.audit import steps as steps_lib
 from chomp_data.reference import span_losses
 from chomp_data.reference import train_options
 from chomp_data.storage import opening
@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> None:
   state = job.read(_WORKDIR.value)
   if state is not None:
     pipe = state.run_of(pipe)
-  tracing.check_step(pipe, steps[-1], "--step")
+  steps_lib.check(pipe, steps[-1], "--step")
   records = span_losses.documents(
     pipe, opening.open_storage(_WORKDIR.value), steps.start, steps.stop
   )

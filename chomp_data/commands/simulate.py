@@ -31,6 +31,7 @@ from chomp_data import schema
 from chomp_data.audit import forecast as forecast_lib
 from chomp_data.audit import job
 from chomp_data.audit import reading
+from chomp_data.audit import steps as steps_lib
 from chomp_data.commands import forecast_plot
 
 _CONFIG = cli.define_config()
@@ -168,7 +169,7 @@ def main(argv: Sequence[str]) -> None:
       pipe, at = job.continued(pipe, _CHECKPOINT.value)
       # All of the run of a job that is at its first step.
       asked = asked or at or None
-    steps = forecast_lib.num_steps(pipe, asked)
+    steps = steps_lib.num_steps(pipe, steps=asked)
     forecast = forecast_lib.forecast(pipe, steps)
     reads = reading.fetched(pipe, steps) if _READS.value else {}
     history = None

@@ -37,6 +37,7 @@ from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.audit import naming
 from chomp_data.audit import overlap as overlap_lib
+from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import tracing
 from chomp_data.audit import visits
 from chomp_data.audit import visits as visits_lib
@@ -96,7 +97,7 @@ def _print(
 
 def _show_steps(pipe: pipeline.Pipeline) -> None:
   steps = cli.steps_of(_STEP.value)
-  tracing.check_step(pipe, steps[-1], "--step")
+  steps_lib.check(pipe, steps[-1], "--step")
   _print(
     tracing.step_records(pipe, steps.start, steps.stop),
     f"steps {steps.start}..{steps.stop - 1}",
@@ -109,7 +110,7 @@ def _show_steps(pipe: pipeline.Pipeline) -> None:
 
 def _show_exposures(pipe: pipeline.Pipeline) -> None:
   steps = cli.steps_of(_STEP.value)
-  tracing.check_step(pipe, steps[-1], "--step")
+  steps_lib.check(pipe, steps[-1], "--step")
   for name in pipe.source_names:
     counts = visits.exposures(pipe, name, steps.start, steps.stop)
     if _FORMAT.value == "json":
@@ -134,7 +135,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
   source, document = naming.find_document(pipe, name)
   if _FROM_STEP.value is not None:
     step = _FROM_STEP.value
-    tracing.check_step(pipe, step, "--from_step")
+    steps_lib.check(pipe, step, "--from_step")
   title = ""
   if _FORMAT.value != "json":
     visits = visits_lib.Visits(pipe, source, document)

@@ -59,7 +59,7 @@ def consumed(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   Raises:
     IndexError: If the step is beyond the run.
   """
-  _check_step(plan, step)
+  plan_lib.check_boundary(plan, step)
   return plan.counts(plan.steps.data_step(step))
 
 
@@ -73,7 +73,7 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   Raises:
     IndexError: If the step is beyond the run.
   """
-  _check_step(plan, step)
+  plan_lib.check_boundary(plan, step)
 
   def counts(data_step: int) -> np.ndarray:
     by_source = plan.counts(data_step).values()
@@ -88,15 +88,6 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
       strict=True,
     )
   }
-
-
-def _check_step(plan: plan_lib.Plan, step: int) -> None:
-  limit = plan_lib.step_limit(plan)
-  if not 0 <= step <= limit:
-    raise IndexError(
-      f"step must be in 0 .. {limit}, got {step}. Ask before"
-      " a step of the run, or at its end."
-    )
 
 
 def data_steps(plan: plan_lib.Plan, step: int) -> Iterator[tuple[int, int]]:

@@ -222,6 +222,17 @@ def check_steps(plan: Plan, first_step: int, count: int = 1) -> None:
     )
 
 
+def check_boundary(plan: Plan, step: int, name: str = "step") -> None:
+  """Raises IndexError unless a step is one of the run, or its end."""
+  limit = step_limit(plan)
+  if not 0 <= step <= limit:
+    bound = "at least 0" if plan.num_steps is None else f"in 0 .. {limit}"
+    raise IndexError(
+      f"`{name}` must be {bound}, got {step}. Ask before a step of the run, or"
+      " at its end."
+    )
+
+
 def spans_of(plan: Plan, first_step: int, count: int = 1) -> spans_lib.Spans:
   """Plans consecutive steps of any size without reading a token.
 

@@ -15,6 +15,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import difference as difference_lib
+from chomp_data.audit import steps as steps_lib
 from chomp_data.config import files
 from chomp_data.loading import state
 from chomp_data.testing import stores as testing_stores
@@ -138,7 +139,7 @@ def test_the_first_step_is_that_of_a_brute_force(stores, data):
   ends = [own.num_steps or MOST for own in (a, b)]
   steps = min(MOST, max(ends))
   with mock.patch.object(
-    difference_lib, "BLOCK_ROWS", data.draw(st.sampled_from((12, 65_536)))
+    steps_lib, "BLOCK_ROWS", data.draw(st.sampled_from((12, 65_536)))
   ):
     found = difference_lib.difference(a, b, steps)
   by_step = [

@@ -8,6 +8,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.audit import coverage as coverage_lib
+from chomp_data.audit import steps as steps_lib
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [40, 25, 61, 33]
@@ -126,7 +127,7 @@ def test_stages_leave_the_order_of_splices_as_it_was(build):
 
 
 def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
-  monkeypatch.setattr(coverage_lib, "BLOCK_ROWS", 24)
+  monkeypatch.setattr(steps_lib, "BLOCK_ROWS", 24)
   pipe, steps = build(), 50
   found = {own.source: own for own in coverage_lib.coverage(pipe, steps)}
   assert list(found) == pipe.source_names

@@ -254,8 +254,7 @@ def _history(
   first = max(0, steps.start - before)
   tokens = np.zeros((steps.stop - first, len(pipe.source_names)), np.int64)
   for i, step in enumerate(range(first, steps.stop)):
-    spans = pipe.plan(step)
-    live = spans.live()
+    live = pipe.plan(step).live()
     np.add.at(tokens[i], live.source, live.length)
   return {"first": first, "tokens": packing.packed(tokens)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
-from chomp_data.audit import naming
+from chomp_data.audit import tracing
 from chomp_data.rows import spans as spans_lib
 
 # Fields of batches that rows of text have.
@@ -53,32 +53,19 @@ def spans_by_row(
   pipe: pipeline.Pipeline, spans: spans_lib.Spans
 ) -> list[list[dict[str, Any]]]:
   """Returns the spans of each row as plain values, with documents' ids."""
-  ids = naming.ids_of(pipe, spans)
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
-  names = ("row", "source", "document", "start", "length", "column")
-  columns = [getattr(spans, name).tolist() for name in names]
-  sentinels = spans.sentinels()
-  for i, (row, source, document, *values) in enumerate(
-    zip(*columns, strict=True)
-  ):
-    span = {
-      "source": pipe.source_names[source],
-      "document": document,
-      "id": ids[i],
-      **dict(zip(names[3:], values, strict=True)),
-    }
+  span_rows, sentinels = spans.row.tolist(), spans.sentinels()
+  for i, record in enumerate(tracing.span_records(pipe, spans)):
     # Tokens that the store lacks, counted in `length`.
     for name, added, token in (
       ("bos", spans.added_before, spans_lib.BOS),
       ("eos", spans.added_after, spans_lib.EOS),
     ):
       if added is not None and added[i] == token:
-        span[name] = 1
+        record[name] = 1
     if sentinels is not None and sentinels[i]:
-      span["sentinels"] = int(sentinels[i])
-    if spans.masked is not None and spans.masked[i]:
-      span["gone"] = True
-    rows[row].append(span)
+      record["sentinels"] = int(sentinels[i])
+    rows[span_rows[i]].append(record)
   return rows
 
 
