@@ -128,7 +128,7 @@ def stores(paths, tmp_path_factory):
   return {**paths, "other": str(path)}
 
 
-@laws.examples(120, suppress_health_check=list(hypothesis.HealthCheck))
+@laws.examples(60, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(st.data())
 def test_the_first_step_is_that_of_a_brute_force(stores, data):
   both = data.draw(pairs(stores))

@@ -63,7 +63,9 @@ def build(data, room):
 
 @pytest.mark.parametrize("shuffle", small_runs.SHUFFLES)
 @pytest.mark.parametrize("rows", ["sequential", "ffd", "multi_splice"])
-@pytest.mark.parametrize("room", [60, 1_000])
+@pytest.mark.parametrize(
+  "room", [60, pytest.param(1_000, marks=pytest.mark.slow)]
+)
 def test_a_count_is_about_what_a_reader_fetches(
   paths, rows, shuffle, room, monkeypatch
 ):

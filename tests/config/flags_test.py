@@ -16,6 +16,8 @@ from chomp_data.reference import train_options
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
+# Of rows in a mix, of splices and of buckets.
+QUICK = ("pretrain_mix", "splice_multi", "length_buckets")
 
 
 def config_of(name, arg=None):
@@ -75,7 +77,13 @@ def accepted_by(rule):
   raise AssertionError(rule.text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+  "name",
+  [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in NAMES
+  ],
+)
 def test_every_option_of_every_config_can_be_set(name):
   paths = dict(all_options(config_of(name)))
   assert len(paths) > 30

@@ -10,6 +10,7 @@ from chomp_data.testing import stores as testing_stores
 from tests.docs import pages
 
 
+@pytest.mark.slow
 def test_a_flax_model_trains_on_batches_of_the_documented_mesh(
   tmp_path, monkeypatch, capsys
 ):

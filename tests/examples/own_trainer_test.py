@@ -41,6 +41,7 @@ def test_the_example_trains_and_resumes(stdlib_store, tmp_path):
   assert first + rest == losses
 
 
+@pytest.mark.slow
 def test_the_example_trains_and_resumes_on_eight_devices(
   stdlib_store, tmp_path
 ):

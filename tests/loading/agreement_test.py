@@ -409,7 +409,15 @@ def test_a_service_that_does_not_answer_is_told_of_process_0(service):
   assert cause(known=False) is None
 
 
-@pytest.mark.parametrize("calls", ["check", "recover", "close", None])
+@pytest.mark.parametrize(
+  "calls",
+  [
+    "check",
+    pytest.param("recover", marks=pytest.mark.slow),
+    pytest.param("close", marks=pytest.mark.slow),
+    None,
+  ],
+)
 def test_who_calls_within_the_grace_period_is_not_ended(
   service, monkeypatch, calls, caplog
 ):

@@ -312,7 +312,10 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
   assert {key: record.get(key) for key in want} == want
 
 
-def test_no_thread_runs_when_the_interpreter_finalizes(stores):
+@pytest.mark.parametrize(
+  "end", ["leave open", pytest.param("close", marks=pytest.mark.slow)]
+)
+def test_no_thread_runs_when_the_interpreter_finalizes(stores, end):
   """One that was inside TensorStore would abort the process."""
   program = textwrap.dedent("""
     import atexit, json, sys, threading, time
@@ -342,11 +345,10 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
       batches.close()
   """)
   data = json.dumps(configs(stores)["mix"])
-  for end in ("close", "leave open"):
-    ran = subprocess.run(
-      [sys.executable, "-c", program, data, end],
-      env={**os.environ, "JAX_PLATFORMS": "cpu"},
-      capture_output=True,
-      text=True,
-    )
-    assert (ran.returncode, ran.stdout) == (0, "set()\n"), ran.stderr
+  ran = subprocess.run(
+    [sys.executable, "-c", program, data, end],
+    env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    capture_output=True,
+    text=True,
+  )
+  assert (ran.returncode, ran.stdout) == (0, "set()\n"), ran.stderr

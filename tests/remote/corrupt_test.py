@@ -196,7 +196,10 @@ FORMATS = {
 # Formats of others, whose bytes have no checksum that is known.
 UNSUMMED = ("megatron", "levanter", "jsonl", "parquet", "array_record")
 # What is the same for both schemes, or slow, is left to the slow tests.
-QUICK = {"s3": ("zarr zstd", "checkpoint", "state"), "gs": ("zarr", "jsonl")}
+QUICK = {
+  "s3": (("zarr zstd", "short"), ("checkpoint", "flipped"), ("state", "long")),
+  "gs": (("zarr", "flipped"), ("jsonl", "short")),
+}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,7 @@ QUICK = {"s3": ("zarr zstd", "checkpoint", "state"), "gs": ("zarr", "jsonl")}
       scheme,
       name,
       damage,
-      marks=[] if name in QUICK[scheme] else [pytest.mark.slow],
+      marks=[] if (name, damage) in QUICK[scheme] else [pytest.mark.slow],
     )
     for scheme in QUICK
     for name in FORMATS

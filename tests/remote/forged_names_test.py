@@ -117,7 +117,14 @@ def test_a_name_that_a_client_resolves_is_no_name_of_an_object(bucket):
   assert opening.open_storage(bucket.root).get("victim") == b"alive"
 
 
-@pytest.mark.parametrize("name", [*local.NAMES, "a", "b/c"])
+@pytest.mark.parametrize(
+  "name",
+  [
+    *local.NAMES[:3],
+    *(pytest.param(name, marks=pytest.mark.slow) for name in local.NAMES[3:]),
+    "b/c",
+  ],
+)
 def test_an_index_in_a_bucket_writes_to_its_directory_only(
   s3_bucket, tmp_path, outside, name
 ):

@@ -80,8 +80,8 @@ def contents(path):
     pytest.param(scheme, kind, marks=[pytest.mark.slow] if slow else [])
     for kind in KINDS
     for scheme, slow in (
-      ("s3", kind not in ("jsonl", "array_record")),
-      ("gs", kind in ("jsonl", "array_record")),
+      ("s3", kind != "jsonl"),
+      ("gs", kind not in ("text", "array_record")),
     )
   ],
   indirect=["bucket"],

@@ -405,6 +405,7 @@ def test_a_claim_that_is_renewed_is_another_writers(
 
 
 @one_kind
+@pytest.mark.slow
 def test_a_writer_that_was_stopped_too_long_finds_its_claim_gone(
   bucket, tmp_path
 ):

@@ -277,7 +277,13 @@ def pairs(original):
   ]
 
 
-@pytest.mark.parametrize("times", ["moved", "kept", "new"])
+@pytest.mark.parametrize(
+  "times",
+  [
+    "moved",
+    *(pytest.param(own, marks=pytest.mark.slow) for own in ("kept", "new")),
+  ],
+)
 def test_every_swap_is_refused(original, times, tmp_path):
   def swap(one, other):
     (left, early), (right, late) = original.files[one], original.files[other]
@@ -299,7 +305,13 @@ def test_every_swap_is_refused(original, times, tmp_path):
   assert set(found) == {("open", "refused"), ("pickle", "refused")}, found
 
 
-@pytest.mark.parametrize("times", ["copied", "kept", "new"])
+@pytest.mark.parametrize(
+  "times",
+  [
+    "kept",
+    *(pytest.param(own, marks=pytest.mark.slow) for own in ("copied", "new")),
+  ],
+)
 def test_every_copy_over_another_file_is_refused(original, times):
   def copy(one, other):
     data, time = original.files[one]

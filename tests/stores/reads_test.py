@@ -484,7 +484,7 @@ def test_the_system_is_asked_once_for_each_chunk_and_for_a_bounded_part(
   assert store.counters.chunks_fetched == 6
 
 
-@pytest.mark.parametrize("room", [1, 3, 100])
+@pytest.mark.parametrize("room", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_threads_that_read_at_once_read_right(path, room):
   store = stores.open_store(path, cache_bytes=room * CHUNK_BYTES)
   if path.name == "none":

@@ -14,7 +14,6 @@ _BUCKETS = "length_buckets.py:runlocal"
 _OTHERS = (
   "packed.py:runlocal",
   "block_shuffle.py:full,runlocal",
-  "pretrain_mix.py:runlocal",
   "splice_in_mix.py:runlocal",
 )
 # Of one file, they differ in how rows are shuffled.
@@ -90,7 +89,10 @@ def _check(name, log, report, record, steps):
 
 @pytest.mark.parametrize(
   "name",
-  [*_OTHERS, *(pytest.param(own, marks=pytest.mark.slow) for own in _ARMS)],
+  [
+    "pretrain_mix.py:runlocal",
+    *(pytest.param(own, marks=pytest.mark.slow) for own in (*_OTHERS, *_ARMS)),
+  ],
 )
 def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   log, record = _train(name, stdlib_store, tmp_path, 4)
@@ -99,7 +101,9 @@ def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [_BUCKETS, *_OTHERS, *_ARMS])
+@pytest.mark.parametrize(
+  "name", [_BUCKETS, "pretrain_mix.py:runlocal", *_OTHERS, *_ARMS]
+)
 def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
   first, _ = _train(name, stdlib_store, tmp_path, 4)
   if name == _BUCKETS:

@@ -66,10 +66,8 @@ def train(workdir, store, steps, hashes):
   return done.stderr, {line["step"]: line["sha256"] for line in lines}
 
 
-@pytest.mark.parametrize(
-  "make_file",
-  [pytest.param(sentencepiece_file, marks=pytest.mark.slow), tiktoken_file],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("make_file", [sentencepiece_file, tiktoken_file])
 def test_prepare_inspect_train_and_resume_without_a_padding_token(
   tmp_path, make_file
 ):
