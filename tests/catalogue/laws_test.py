@@ -25,9 +25,10 @@ import chomp_data
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
+from chomp_data.loading import batches
 from chomp_data.plans import balance
 from tests.audit import visits_test
-from tests.catalogue import reads
+from tests.catalogue import costs
 from tests.catalogue import runs
 from tests.golden import corpora
 from tests.golden import measuring
@@ -198,15 +199,28 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
     )
 
 
-@text_only
-def test_no_run_fetches_more_than_it_did(name, root):
-  """Chunks of arrays, and consecutive ranges of them; see `reads.py`."""
-  known = json.loads(reads.PATH.read_text())[name]
-  found = reads.fetched(name, root)
-  assert found.keys() == known.keys()
-  for source, counts in found.items():
-    for what, count in counts.items():
-      assert count <= known[source][what], (source, what)
+def test_no_run_costs_more_than_it_did(name, root):
+  """In reads, files, maps, and bytes of memory, states and readers."""
+  before = json.loads(costs.PATH.read_text())[name]
+  assert not costs.grown(costs.counted(name, root), before)
+
+
+def test_files_and_memory_that_a_batch_leaves_are_counted(root, monkeypatch):
+  name, left = "bin_ffd_block", []
+  before = json.loads(costs.PATH.read_text())[name]
+  read = batches.BatchSource.__getitem__
+
+  def leaving(self, step):
+    left.extend((open(__file__), bytes(2_000_000)))  # noqa: SIM115
+    return read(self, step)
+
+  monkeypatch.setattr(batches.BatchSource, "__getitem__", leaving)
+  grown = costs.grown(costs.counted(name, root), before)
+  for file in left[::2]:
+    file.close()
+  assert [line.partition(":")[0] for line in grown] == [
+    "bytes held", "descriptors", "most bytes held",
+  ]  # fmt: skip
 
 
 # Where a run is stopped, moved and cut.

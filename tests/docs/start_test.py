@@ -5,6 +5,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from chomp_data.testing import stores as testing_stores
 from tests.docs import pages

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[2]
