@@ -6,6 +6,7 @@ What reads configs, and JAX with it, is imported by tools that have one.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from chomp_data import schema
 
 if TYPE_CHECKING:
   import rich.console
+  import rich.table
 
 # What a disk says that takes no more.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -230,6 +232,21 @@ def define_step(also: str = "") -> flags.FlagHolder:
   )
 
 
+def define_workdir(text: str) -> flags.FlagHolder:
+  """Defines the flag --workdir.
+
+  Args:
+    text: What is in the directory.
+  """
+  return flags.DEFINE_string("workdir", None, text)
+
+
+def refuse_arguments(arguments: Sequence[str]) -> None:
+  """Raises UsageError if there are arguments that are no flags."""
+  if arguments:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(arguments)}")
+
+
 def log_own_messages(tool: str) -> None:
   """Shows this project's messages, and of libraries warnings only.
 
@@ -296,7 +313,7 @@ def load(
 
   Args:
     name: As of `config.files.load_config`.
-    given: Options, as `data.seed=3`.
+    settings: Options, as `data.seed=3`.
     dataset_mix: What `data.dataset_mix` of it is, or None.
 
   Raises:
@@ -331,6 +348,33 @@ def console() -> "rich.console.Console":
 
   shown = rich.console.Console()
   return shown if shown.is_terminal else rich.console.Console(width=200)
+
+
+def table(
+  columns: Mapping[str, bool],
+  rows: Iterable[Sequence[str | int | None]],
+  title: str | None = None,
+  **style: Any,
+) -> "rich.table.Table":
+  """Returns a table; its cells are shown as they are, without markup.
+
+  Args:
+    columns: By name, whether a column holds numbers, which are flush right.
+    rows: The cells of each row: text, numbers, or None for '-'.
+    title: Its title, or None.
+    **style: Other arguments of `rich.table.Table`.
+  """
+  import rich.table
+  import rich.text
+
+  out = rich.table.Table(title=title, title_justify="left", **style)
+  for name, holds_numbers in columns.items():
+    justify = "right" if holds_numbers else "left"
+    out.add_column(name, overflow="fold", justify=justify)
+  for row in rows:
+    cells = (f"{cell:,}" if isinstance(cell, int) else cell for cell in row)
+    out.add_row(*(rich.text.Text("-" if c is None else c) for c in cells))
+  return out
 
 
 def _mixed(config: Any, dataset_mix: str | None) -> Any:

@@ -22,7 +22,6 @@ from typing import Any
 
 from absl import app
 from absl import flags
-import rich.console
 import rich.table
 
 from chomp_data import cli
@@ -135,22 +134,21 @@ def table(
   difference: difference_lib.Difference, names: Sequence[str]
 ) -> rich.table.Table:
   """Returns what both take of sources that they do not take alike."""
-  out = rich.table.Table(
-    title=f"in {difference.steps:,} steps", title_justify="left"
-  )
-  out.add_column("source", overflow="fold")
-  out.add_column("of", overflow="fold")
-  for name in ("rows", "tokens", "trained tokens", "documents", "only here"):
-    out.add_column(name, justify="right")
+  columns = {"source": False, "of": False}
+  numbers = ("rows", "tokens", "trained tokens", "documents", "only here")
+  rows: list[list[Any]] = []
   for source, both in difference.sources.items():
     for name, taken in zip(names, both.values(), strict=True):
-      cells = ["no such source"]
+      row: list[Any] = [source, name, "no such source"]
       if taken is not None:
-        counts = taken.rows, taken.tokens, taken.loss_tokens, taken.documents
-        cells = ["-" if n is None else f"{n:,}" for n in counts]
-        cells.append(f"{taken.only_here:,}")
-      out.add_row(source, name, *cells)
-  return out
+        row[2:] = [taken.rows, taken.tokens, taken.loss_tokens]
+        row += [taken.documents, taken.only_here]
+      rows.append(row)
+  return cli.table(
+    columns | dict.fromkeys(numbers, True),
+    rows,
+    f"in {difference.steps:,} steps",
+  )
 
 
 def show(difference: difference_lib.Difference, names: Sequence[str]) -> None:

@@ -300,8 +300,7 @@ def _last_at(pipe: pipeline.Pipeline, step: int) -> int:
 
 def main(argv: Sequence[str]) -> None:
   """Prints the steps asked for."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
   if _FOLLOW.value is not None:
     with contextlib.suppress(KeyboardInterrupt):

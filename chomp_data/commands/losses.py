@@ -15,13 +15,11 @@ were trained on, bit for bit.
 from collections.abc import Sequence
 import json
 import pathlib
+from typing import Any
 
 from absl import app
 from absl import flags
 import numpy as np
-import rich.console
-import rich.markup
-import rich.table
 
 import chomp_data
 from chomp_data import cli
@@ -34,7 +32,7 @@ from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's directory or URL.")
+_WORKDIR = cli.define_workdir("The run's directory or URL.")
 _STEP = cli.define_step()
 _MOST = flags.DEFINE_integer("most", 20, "Documents shown in the terminal.", 1)
 _FORMAT = cli.define_format("documents are")
@@ -46,31 +44,33 @@ _REPLAY = flags.DEFINE_string(
 
 
 def _show(records: list[dict], most: int) -> None:
-  table = rich.table.Table(title_justify="left")
-  table.add_column("document", overflow="fold")
-  for name in (
-    "loss", "over source", "before", "excess", "tokens", "steps",
-    "spans before", "last seen",
-  ):  # fmt: skip
-    table.add_column(name, justify="right")
+  rows: list[list[Any]] = []
   for record in records[:most]:
-    before, last = record["relative_before"], record["last_before"]
+    before = record["relative_before"]
     steps = str(record["first_step"])
     if record["last_step"] != record["first_step"]:
       steps += f"..{record['last_step']}"
-    table.add_row(
-      rich.markup.escape(f"{record['source']}/{record['id']}"),
-      f"{record['loss']:.4f}",
-      f"{record['relative']:+.4f}",
-      "-" if before is None else f"{before:+.4f}",
-      f"{record['excess']:+.4f}",
-      f"{record['tokens']:,}",
-      steps,
-      f"{record['spans_before']:,}",
-      "-" if last is None else f"{last:,}",
+    rows.append(
+      [
+        f"{record['source']}/{record['id']}",
+        f"{record['loss']:.4f}",
+        f"{record['relative']:+.4f}",
+        None if before is None else f"{before:+.4f}",
+        f"{record['excess']:+.4f}",
+        record["tokens"],
+        steps,
+        record["spans_before"],
+        record["last_before"],
+      ]
     )
+  numbers = (
+    "loss", "over source", "before", "excess", "tokens", "steps",
+    "spans before", "last seen",
+  )  # fmt: skip
   console = cli.console()
-  console.print(table)
+  console.print(
+    cli.table({"document": False} | dict.fromkeys(numbers, True), rows)
+  )
   if len(records) > most:
     console.print(f"... {len(records) - most} more documents (--most)")
 
@@ -87,8 +87,7 @@ def _replay(pipe: pipeline.Pipeline, steps: range, path: pathlib.Path) -> None:
 
 def main(argv: Sequence[str]) -> None:
   """Prints the documents."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   if not _WORKDIR.value:
     raise app.UsageError("`--workdir` must be given: losses are there")
   steps = cli.steps_of(_STEP.value)

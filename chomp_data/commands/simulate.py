@@ -19,8 +19,8 @@ import json
 import os
 import pathlib
 import sys
+from typing import Any
 
-from absl import app
 from absl import flags
 import rich.console
 import rich.table
@@ -57,52 +57,35 @@ _DATASET_MIX = cli.define_dataset_mix()
 
 def table(forecast: forecast_lib.Forecast) -> rich.table.Table:
   """Returns what is taken of each source, and of all."""
-  out = rich.table.Table(
-    title=f"{forecast.steps:,} steps", title_justify="left"
+  numbers = ("rows", "tokens", "trained tokens", "epochs")
+  rows: list[list[Any]] = [
+    [name, taken.rows, taken.tokens, taken.loss_tokens, f"{taken.epochs:.4g}"]
+    for name, taken in forecast.sources.items()
+  ]
+  whole = [forecast.rows, forecast.tokens, forecast.loss_tokens, ""]
+  out = cli.table(
+    {"source": False} | dict.fromkeys(numbers, True),
+    [*rows, ["these steps", *whole]],
+    f"{forecast.steps:,} steps",
   )
-  out.add_column("source", overflow="fold")
-  for name in ("rows", "tokens", "trained tokens", "epochs"):
-    out.add_column(name, justify="right")
-  for name, source in forecast.sources.items():
-    out.add_row(
-      name,
-      f"{source.rows:,}",
-      _count(source.tokens),
-      _count(source.loss_tokens),
-      f"{source.epochs:.4g}",
-    )
-  out.add_section()
-  out.add_row(
-    "these steps",
-    f"{forecast.rows:,}",
-    _count(forecast.tokens),
-    _count(forecast.loss_tokens),
-    "",
-  )
+  if rows:
+    out.rows[len(rows) - 1].end_section = True
   return out
 
 
 def reads_table(reads: Mapping[str, reading.Fetched]) -> rich.table.Table:
   """Returns what one reader fetches of each store."""
-  out = rich.table.Table(
-    title="fetched by one reader, cold", title_justify="left"
-  )
-  out.add_column("source", overflow="fold")
-  for name in ("chunks", "requests", "bytes"):
-    out.add_column(name, justify="right")
-  out.add_column("known from", overflow="fold")
+  rows: list[list[Any]] = []
   for name, store_reads in reads.items():
     how = "all rows"
     if store_reads.how != "counted":
       how = f"a sample of {store_reads.looked_at:.2%}"
-    out.add_row(
-      name,
-      f"{store_reads.chunks:,}",
-      f"{store_reads.requests:,}",
-      f"{store_reads.bytes:,}",
-      how,
-    )
-  return out
+    counts = [store_reads.chunks, store_reads.requests, store_reads.bytes]
+    rows.append([name, *counts, how])
+  columns = {"source": False, "chunks": True, "requests": True, "bytes": True}
+  return cli.table(
+    {**columns, "known from": False}, rows, "fetched by one reader, cold"
+  )
 
 
 def price(reads: Mapping[str, reading.Fetched]) -> dict[str, float] | None:
@@ -139,10 +122,6 @@ def lines(forecast: forecast_lib.Forecast) -> list[str]:
   return out
 
 
-def _count(value: int | None) -> str:
-  return "-" if value is None else f"{value:,}"
-
-
 def _plot_file() -> pathlib.Path | None:
   """Returns the file that is drawn to, or None.
 
@@ -159,8 +138,7 @@ def _plot_file() -> pathlib.Path | None:
 
 def main(argv: Sequence[str]) -> None:
   """Prints the forecast."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   try:
     plot = _plot_file()
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))

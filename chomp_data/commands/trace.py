@@ -28,8 +28,6 @@ from typing import Any
 from absl import app
 from absl import flags
 import numpy as np
-import rich.console
-import rich.table
 
 from chomp_data import cli
 from chomp_data import pipeline
@@ -82,17 +80,17 @@ def _print(
     for record in records:
       print(json.dumps(record))
     return
-  table = rich.table.Table()
   records = list(records)
   columns = [*columns, *["gone"] * any("gone" in record for record in records)]
-  for name in columns:
-    table.add_column(name, overflow="fold")
-  for record in records:
-    table.add_row(*("-" if record.get(n) is None else str(record[n])
-                    for n in columns))  # fmt: skip
+  cells = ([record.get(name) for name in columns] for record in records)
   console = cli.console()
   console.print(title, highlight=False, markup=False, soft_wrap=True)
-  console.print(table, highlight=False, markup=False)
+  console.print(
+    cli.table(
+      dict.fromkeys(columns, False),
+      ([None if c is None else str(c) for c in row] for row in cells),
+    )
+  )
 
 
 def _show_steps(pipe: pipeline.Pipeline) -> None:
@@ -224,7 +222,7 @@ def main(argv: Sequence[str]) -> int | None:
         "--overlap must be given two configs, or a config and a store, got"
         f" {' '.join(sides) or 'none'}."
       )
-    raise app.UsageError(f"Unexpected arguments: {' '.join(sides)}")
+    cli.refuse_arguments(sides)
   if _OVERLAP.value:
     return int(_show_overlap(*sides))
   pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))

@@ -60,8 +60,8 @@ from chomp_data.storage import opening
 from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
-_WORKDIR = flags.DEFINE_string(
-  "workdir", None, "Where checkpoints and metrics.json go, and come from."
+_WORKDIR = cli.define_workdir(
+  "Where checkpoints and metrics.json go, and come from."
 )
 _BATCH_HASHES = flags.DEFINE_string(
   "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
@@ -523,8 +523,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
 
 def main(argv: Sequence[str]) -> int:
   """Trains."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError(

@@ -37,10 +37,8 @@ _CONFIG = cli.define_config()
 _CHECKPOINT = flags.DEFINE_string(
   "checkpoint", None, "A job's work directory, or one of its checkpoints."
 )
-_STEP = flags.DEFINE_string(
-  "step",
-  None,
-  "Only these, A:B (A to B - 1), as far as checkpoints lie in them.",
+_STEP = cli.define_step(
+  ": with --checkpoint only these, as far as checkpoints lie in them"
 )
 _FORMAT = cli.define_format()
 _DATASET_MIX = cli.define_dataset_mix()
@@ -64,8 +62,7 @@ def _progress(total: int) -> Iterator[Callable[[int], object]]:
 
 def main(argv: Sequence[str]) -> int:
   """Prints whether they agree; returns the exit status."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   steps = None if _STEP.value is None else cli.steps_of(_STEP.value)
   directory = _CHECKPOINT.value
   if steps is None and not directory:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import rich.console
 import rich.markup
-import rich.table
 
+from chomp_data import cli
 from chomp_data import stores
 from chomp_data.commands.store_commands import shared
 from chomp_data.stores import checksum_sidecar
@@ -130,21 +130,15 @@ def _print(console: rich.console.Console, fields: dict[str, Any]) -> None:
       f"  {name.replace('_', ' '):<15}{rich.markup.escape(value)}",
       soft_wrap=True,
     )
-  table = rich.table.Table(box=None, pad_edge=False)
-  for name, side in (
-    ("  length", "right"), ("documents", "right"), ("tokens", "right"),
-    ("", "left"),
-  ):  # fmt: skip
-    table.add_column(name, justify=side)  # pyright: ignore
   most = max((bar["documents"] for bar in lengths), default=1) or 1
+  rows: list[list[Any]] = []
   for bar in lengths:
     blocks = "█" * -(-bar["documents"] * _BAR // most)
     low, high = bar["from"], bar["to"]
     shown = f"{low:,}" if low == high else f"{low:,} .. {high:,}"
-    table.add_row(
-      f"  {shown}", f"{bar['documents']:,}", f"{bar['tokens']:,}", blocks
-    )
-  console.print(table)
+    rows.append([f"  {shown}", bar["documents"], bar["tokens"], blocks])
+  columns = {"  length": True, "documents": True, "tokens": True, "": False}
+  console.print(cli.table(columns, rows, box=None, pad_edge=False))
 
 
 def _shown(value: Any) -> str:
