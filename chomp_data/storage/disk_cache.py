@@ -20,6 +20,7 @@ import struct
 from absl import logging
 
 from chomp_data import errors
+from chomp_data.storage import publish
 
 DEFAULT_BYTES = 64 * 2**30
 
@@ -88,12 +89,11 @@ class DiskCache:
     path = self.directory / store[:16] / name
     new = path.with_name(f"{_NEW}{secrets.token_hex(8)}")
     try:
-      path.parent.mkdir(exist_ok=True)
       with self._locked_sum() as sum_file:
         if not path.exists():
           self._add(sum_file, len(data))
-          new.write_bytes(data)
-          os.rename(new, path)
+          with publish.staged_file(path, new, durable=False) as file:
+            file.write(data)
     except OSError as error:
       if not self._has_failed:
         logging.warning("%s keeps no more chunks: %s", self.directory, error)

@@ -88,7 +88,7 @@ def staged_file(
   Raises:
     FileExistsError: If `create`, and there is a file of that name.
   """
-  staged = staged or path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+  staged = staged or _hidden(path)
   for directory in {staged.parent, path.parent}:
     directory.mkdir(parents=True, exist_ok=True)
   try:
@@ -213,6 +213,47 @@ def staging(path: pathlib.Path) -> Iterator[pathlib.Path]:
       shutil.rmtree(staged, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def staged_directory(
+  path: pathlib.Path,
+  resumed: pathlib.Path | None = None,
+  *,
+  stays: bool = False,
+) -> Iterator[pathlib.Path]:
+  """Yields a directory beside a path, without a lock.
+
+  It is removed in the end, if it is still there.
+
+  Args:
+    path: What it is renamed to.
+    resumed: One that is `left_behind`, to continue it, or None for a new one.
+    stays: Whether it is left behind if the block is interrupted; not by an
+      OSError, since another place may be tried.
+  """
+  staged = resumed or _hidden(path)
+  staged.mkdir(exist_ok=resumed is not None)
+  is_left = False
+  try:
+    yield staged
+  except OSError:
+    raise
+  except BaseException:
+    is_left = stays
+    raise
+  finally:
+    if not is_left:
+      shutil.rmtree(staged, ignore_errors=True)
+
+
+def left_behind(path: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the staged files and directories of a path."""
+  return list(path.parent.glob(f".{path.name}.*"))
+
+
+def _hidden(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+
+
 def _check_empty(path: pathlib.Path) -> None:
   """Raises StoreError where a path is no empty directory."""
   if path.exists() and (not path.is_dir() or os.listdir(path)):
@@ -222,14 +263,17 @@ def _check_empty(path: pathlib.Path) -> None:
     )
 
 
-def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
+def publish(
+  staged: pathlib.Path, path: pathlib.Path, durable: bool = True
+) -> None:
   """Puts a complete directory on disk and renames it into place.
 
   Args:
     staged: The directory, on the same file system as its destination.
     path: The destination; what is there is replaced.
+    durable: Whether it is on disk, too, once it has its name.
   """
-  for folder, _, files in os.walk(staged):
+  for folder, _, files in os.walk(staged) if durable else ():
     for name in [*files, ""]:
       sync(pathlib.Path(folder, name))
   if path.is_dir() and os.listdir(path):
@@ -244,7 +288,8 @@ def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
   else:
     # An empty directory is replaced by the rename itself.
     os.rename(staged, path)
-  sync(path.absolute().parent)
+  if durable:
+    sync(path.absolute().parent)
 
 
 def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:

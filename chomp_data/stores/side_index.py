@@ -23,7 +23,6 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
 import threading
 import time
 from typing import Any
@@ -483,7 +482,10 @@ def drop(
   for directory in _directories(store_path, name, _whole_key(name, key)):
     for path in (directory, _partial(directory)):
       # Renamed first: another process may make one of its name at any time.
-      with contextlib.suppress(OSError), _staging(directory) as staged:
+      with (
+        contextlib.suppress(OSError),
+        publish.staged_directory(path) as staged,
+      ):
         os.rename(path, staged / path.name)
 
 
@@ -566,7 +568,7 @@ def _make_partial(
       return False
     header = {**header, "store": remote.path.rpartition(".index/")[0]}
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _staging(directory) as staged:
+    with publish.staged_directory(directory) as staged:
       for name, entry in _entries(_Entry, header, remote.url(HEADER)).items():
         with publish.new_file(staged / f"{name}.bin") as file:
           file.truncate(entry.nbytes)
@@ -668,17 +670,12 @@ def sweep(parent: pathlib.Path) -> None:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def _staged_prefix(directory: pathlib.Path) -> str:
-  return f".{directory.name}."
-
-
 def _staged_bytes(directory: pathlib.Path) -> int:
   """Returns the bytes of an index that is being written."""
   size = 0
-  pattern = f"{_staged_prefix(directory)}*/*"
-  for path in directory.parent.glob(pattern):
-    with contextlib.suppress(FileNotFoundError):  # It is in its place now.
-      size += path.stat().st_size
+  for staged in publish.left_behind(directory):
+    with contextlib.suppress(OSError):  # It is in its place now.
+      size += sum(path.stat().st_size for path in staged.iterdir())
   return size
 
 
@@ -689,16 +686,15 @@ def _write(
   of: str | os.PathLike[str] | None,
   resumes: bool,
 ) -> None:
-  prefix = _staged_prefix(directory)
   resumed, writers = None, {}
   # The lock is held: the process that left these was killed.
-  for abandoned in directory.parent.glob(f"{prefix}*"):
+  for abandoned in publish.left_behind(directory):
     if resumes and resumed is None:
       writers = _resumed_writers(abandoned)
       resumed = abandoned if writers else None
     if abandoned != resumed:
       shutil.rmtree(abandoned, ignore_errors=True)
-  with _staging(directory, resumed, resumes) as staged:
+  with publish.staged_directory(directory, resumed, stays=resumes) as staged:
     sizes = {name: writer.size for name, writer in writers.items()}
     journal_written = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -722,40 +718,7 @@ def _write(
       header["store"] = _absolute(of)
     (staged / JOURNAL).unlink(missing_ok=True)
     _write_header(staged, header)
-    if directory.exists():
-      shutil.rmtree(directory)
-    os.rename(staged, directory)
-
-
-@contextlib.contextmanager
-def _staging(
-  directory: pathlib.Path,
-  again: pathlib.Path | None = None,
-  resumes: bool = False,
-) -> Iterator[pathlib.Path]:
-  """Yields a directory beside another one, to be given its name.
-
-  Args:
-    directory: That one.
-    again: The directory that was yielded before, or None for a new one.
-    resumes: Whether it stays if the build is interrupted; not if the disk
-      fails, since another directory may be tried.
-  """
-  prefix = _staged_prefix(directory)
-  staged = again or pathlib.Path(
-    tempfile.mkdtemp(prefix=prefix, dir=directory.parent)
-  )
-  stays = False
-  try:
-    yield staged
-  except OSError:
-    raise
-  except BaseException:
-    stays = resumes
-    raise
-  finally:
-    if not stays:
-      shutil.rmtree(staged, ignore_errors=True)
+    publish.publish(staged, directory, durable=False)
 
 
 def _write_journal(
@@ -768,9 +731,9 @@ def _write_journal(
     name: dataclasses.asdict(_Written(writer.dtype.str, writer.size))
     for name, writer in writers.items()
   }
-  temporary = staged / f".{JOURNAL}"
-  _write_header(staged, {"arrays": arrays}, temporary.name)
-  os.replace(temporary, staged / JOURNAL)
+  data = _header_bytes({"arrays": arrays})
+  with publish.staged_file(staged / JOURNAL, durable=False) as file:
+    file.write(data)
 
 
 def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
@@ -789,12 +752,14 @@ def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
   return writers
 
 
-def _write_header(
-  staged: pathlib.Path, header: dict[str, Any], name: str = HEADER
-) -> None:
-  header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
-  publish.write_file(staged / name, _canonical(header))
-  staged.chmod(0o755)
+def _write_header(staged: pathlib.Path, header: dict[str, Any]) -> None:
+  publish.write_file(staged / HEADER, _header_bytes(header))
+
+
+def _header_bytes(header: dict[str, Any]) -> bytes:
+  """Returns a header with its digest, as JSON."""
+  sha256 = hashlib.sha256(_canonical(header)).hexdigest()
+  return _canonical({**header, "sha256": sha256})
 
 
 class _Writer:
