@@ -12,9 +12,9 @@ import pathlib
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import base
 from chomp_data.stores import documents as documents_lib
-from chomp_data.stores import span_reads
 from chomp_data.stores import texts
 
 NUM_DOCUMENTS = 120_000
@@ -121,7 +121,7 @@ class _NoTokens:
   """Tokens that cannot be read."""
 
   def __init__(self):
-    self.counters = span_reads.Counters()
+    self.counters = chunk_cache.Counters()
 
   def copy_spans(
     self,

@@ -36,6 +36,14 @@ JOINED_BYTES = 8 * 2**20
 _REMEMBERED = 4_096
 
 
+# An object, and the version of it that is read; None is any.
+VersionedObject = tuple[str, int | str | None]
+
+# Where chunks are kept on a local disk, too: under which identity, and the part
+# of their names before their number.
+OnDisk = tuple[disk_cache.DiskCache, str, str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Ranges:
   """Where chunks of one object are stored.
@@ -49,57 +57,6 @@ class Ranges:
   name: str
   version: int | str | None
   entries: np.ndarray
-
-
-class ObjectReader:
-  """Reads objects of a storage, and counts what is read."""
-
-  def __init__(
-    self, files: storage.Storage, counters: chunk_cache.Counters, advice: str
-  ):
-    """Reads nothing yet.
-
-    Args:
-      files: The objects.
-      counters: Counted into.
-      advice: What to do where an object is missing.
-    """
-    self.files: storage.Storage = files
-    self._counters = counters
-    self._advice = advice
-    self._lock = threading.Lock()
-    self._sent = requests.Requests()
-
-  def get(
-    self,
-    name: str,
-    start: int,
-    stop: int | None,
-    check: storage.Check,
-    version: int | str | None = None,
-  ) -> bytes:
-    """Returns checked bytes of an object, as `Storage.get`.
-
-    Raises:
-      StoreError: If it is missing, or cannot be read.
-    """
-    sent = requests.Requests()
-    try:
-      return self.files.get(
-        name, start, stop, check=check, version=version, sent=sent
-      )
-    except FileNotFoundError:
-      raise errors.StoreError(
-        f"{self.files.url(name)}: must exist, got no such object."
-        f" {self._advice}"
-      ) from None
-    finally:
-      with self._lock:
-        self._sent.add(sent)
-        self._counters.requests = self._sent.requests
-        self._counters.retries = self._sent.retries
-        self._counters.corrupt = self._sent.corrupt
-        self._counters.bytes_transferred = self._sent.bytes_read
 
 
 class ChunkIndexes:
@@ -138,36 +95,72 @@ class ObjectChunks:
 
   def __init__(
     self,
-    reader: ObjectReader,
+    files: storage.Storage,
+    counters: chunk_cache.Counters,
+    advice: str,
     locate: Callable[[list[int]], Ranges],
     decode: Callable[[int, bytes], np.ndarray],
     *,
     chunk_bytes: int,
     chunks_per_object: int,
-    disk: tuple[disk_cache.DiskCache, str, str] | None = None,
+    disk: OnDisk | None = None,
     has_crc: bool = False,
   ):
     """Reads nothing yet.
 
     Args:
-      reader: Of the objects.
+      files: The objects.
+      counters: Requests are counted into.
+      advice: What to do where an object is missing.
       locate: Returns where chunks that follow each other in an object are.
       decode: Returns the read-only values of a stored chunk; raises StoreError
         where it is not what was written.
       chunk_bytes: Of a decoded chunk.
       chunks_per_object: Chunks of an object that are read together at most.
-      disk: Where chunks are kept, too, under which identity, and the part of
-        their names before their number.
+      disk: Where chunks are kept on a local disk, too, as they are stored.
       has_crc: Whether stored chunks end with their crc32c, which `decode`
         checks; chunks of others get one on the disk.
     """
-    self._reader = reader
+    self._files = files
+    self._counters = counters
+    self._advice = advice
     self._locate = locate
     self._decode = decode
     self._chunk_bytes = chunk_bytes
     self._chunks_per_object = chunks_per_object
     self._disk = disk
     self._has_crc = has_crc
+    self._lock = threading.Lock()
+
+  def get(
+    self,
+    name: str,
+    start: int,
+    stop: int | None,
+    check: storage.Check,
+    version: int | str | None = None,
+  ) -> bytes:
+    """Returns checked bytes of an object, as `Storage.get`, and counts them.
+
+    Raises:
+      StoreError: If it is missing, or cannot be read.
+    """
+    sent = requests.Requests()
+    try:
+      return self._files.get(
+        name, start, stop, check=check, version=version, sent=sent
+      )
+    except FileNotFoundError:
+      raise errors.StoreError(
+        f"{self._files.url(name)}: must exist, got no such object."
+        f" {self._advice}"
+      ) from None
+    finally:
+      with self._lock:
+        self._counters.requests += sent.requests
+        self._counters.retries += sent.retries
+        self._counters.corrupt += sent.corrupt
+        self._counters.bytes_transferred += sent.bytes_read
 
   def nbytes(self, chunk: int) -> int:
     """Returns the bytes of a decoded chunk."""
@@ -180,7 +173,7 @@ class ObjectChunks:
     On a local disk each is read alone: then several are decoded at once.
     """
     most = max(1, JOINED_BYTES // self._chunk_bytes)
-    most = most if self._reader.files.is_remote else 1
+    most = most if self._files.is_remote else 1
     return _neighbours(chunks, most, self._chunks_per_object)
 
   def read(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
@@ -227,7 +220,7 @@ class ObjectChunks:
       if begin == end:
         check(b"")
       else:
-        self._reader.get(ranges.name, begin, end, check, ranges.version)
+        self.get(ranges.name, begin, end, check, ranges.version)
       yield from decoded
       first = last
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
   from chomp_data.errors import StoreError as StoreError
+  from chomp_data.storage.chunk_cache import Counters as Counters
   from chomp_data.stores.array_record.record_store import (
     ArrayRecordOptions as ArrayRecordOptions,
   )
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
   from chomp_data.stores.kinds import open_stores as open_stores
   from chomp_data.stores.kinds import STORE_KINDS as STORE_KINDS
   from chomp_data.stores.kinds import StoreKind as StoreKind
-  from chomp_data.stores.span_reads import Counters as Counters
   from chomp_data.stores.tokenized.levanter_store import (
     LevanterOptions as LevanterOptions,
   )
@@ -54,7 +54,7 @@ _LAZY = {
   "open_stores": "chomp_data.stores.kinds",
   "STORE_KINDS": "chomp_data.stores.kinds",
   "StoreKind": "chomp_data.stores.kinds",
-  "Counters": "chomp_data.stores.span_reads",
+  "Counters": "chomp_data.storage.chunk_cache",
   "LevanterOptions": "chomp_data.stores.tokenized.levanter_store",
   "MegatronOptions": "chomp_data.stores.tokenized.megatron_store",
   "verify_store": "chomp_data.stores.verify",

@@ -48,7 +48,7 @@ class Tokens(Protocol):
   """
 
   @property
-  def counters(self) -> span_reads.Counters: ...
+  def counters(self) -> chunk_cache.Counters: ...
 
   def copy_spans(
     self,
@@ -236,7 +236,7 @@ class Store(abc.ABC):
     return self.opened.num_tokens
 
   @property
-  def counters(self) -> span_reads.Counters:
+  def counters(self) -> chunk_cache.Counters:
     """What was read of the tokens in this process."""
     return self.opened.tokens.counters
 

@@ -17,6 +17,7 @@ import json
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import base
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import span_reads
@@ -265,10 +266,10 @@ class _Tokens:
     self.parts: _Parts = _Parts([store.num_tokens for store in members])
 
   @property
-  def counters(self) -> span_reads.Counters:
+  def counters(self) -> chunk_cache.Counters:
     """What was read of all stores; a span that crosses two counts twice."""
     return sum(
-      (store.counters for store in self._members), span_reads.Counters()
+      (store.counters for store in self._members), chunk_cache.Counters()
     )
 
   def copy_spans(

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of a store's tokens as arrays: checked, cut, joined and counted.
+"""Spans of a store's tokens as arrays: checked, cut, joined and copied.
 
 Positions, starts and lengths are in elements.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
-import dataclasses
 import itertools
 
 import numpy as np
@@ -26,61 +25,6 @@ GATHER_MIN_SPANS = 128
 
 # Seconds that NumPy takes to copy a span.
 _SLICE_S = 0.5e-6
-
-
-@dataclasses.dataclass
-class Counters:
-  """What a reader did in this process.
-
-  The cost of a step is a difference: take a `snapshot()` before it, and
-  subtract. Counts are exact if one thread at a time reads a store.
-
-  Attributes:
-    spans: Spans copied.
-    logical_reads: Reads that copying took one at a time: one for each span.
-    coalesced_ranges: Reads that are left of the spans of each `prefetch`, once
-      those that touch or overlap are one.
-    chunk_requests: One for each chunk that each span touches, and one for each
-      chunk that `prefetch` asked for.
-    chunks_fetched: Requests that read a chunk and checked it.
-    bytes_fetched: Decoded bytes of these chunks.
-    requests: Requests to an object store, retries included.
-    retries: Of these, tries after one that failed, or whose answer was corrupt.
-    corrupt: Answers that were too short, too long, or not what was written.
-    bytes_transferred: Bytes received from there, as they are stored.
-  """
-
-  spans: int = 0
-  logical_reads: int = 0
-  coalesced_ranges: int = 0
-  chunk_requests: int = 0
-  chunks_fetched: int = 0
-  bytes_fetched: int = 0
-  requests: int = 0
-  retries: int = 0
-  corrupt: int = 0
-  bytes_transferred: int = 0
-
-  @property
-  def cache_hits(self) -> int:
-    """Chunk requests that fetched nothing."""
-    return self.chunk_requests - self.chunks_fetched
-
-  def snapshot(self) -> "Counters":
-    """Returns a copy that counts no further."""
-    return dataclasses.replace(self)
-
-  def as_dict(self) -> dict[str, int]:
-    """Returns every count by name, `cache_hits` included."""
-    return {**dataclasses.asdict(self), "cache_hits": self.cache_hits}
-
-  def __add__(self, other: "Counters") -> "Counters":
-    names = [field.name for field in dataclasses.fields(self)]
-    return Counters(*(getattr(self, n) + getattr(other, n) for n in names))
-
-  def __sub__(self, other: "Counters") -> "Counters":
-    names = [field.name for field in dataclasses.fields(self)]
-    return Counters(*(getattr(self, n) - getattr(other, n) for n in names))
 
 
 def check_spans(

@@ -11,7 +11,6 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.storage import chunk_cache
-from chomp_data.stores import span_reads
 
 
 class Source:
@@ -45,7 +44,7 @@ class Source:
 def opened(cache_bytes, in_threads=False, **options):
   source = Source(**options)
   source.cache = chunk_cache.ChunkCache(
-    source, cache_bytes, span_reads.Counters(), in_threads=in_threads
+    source, cache_bytes, chunk_cache.Counters(), in_threads=in_threads
   )
   return source, source.cache
 
@@ -165,7 +164,7 @@ def of_one_budget(budget, count, **options):
     source.cache = chunk_cache.ChunkCache(
       source,
       budget.capacity,
-      span_reads.Counters(),
+      chunk_cache.Counters(),
       in_threads=False,
       budget=budget,
     )
@@ -301,7 +300,7 @@ def test_what_is_on_its_way_is_waited_for_where_it_takes_the_room():
 
 def test_it_counts_what_it_requests():
   source = Source()
-  counters = span_reads.Counters()
+  counters = chunk_cache.Counters()
   source.cache = chunk_cache.ChunkCache(source, 64, counters, in_threads=False)
   source.cache.prefetch([1, 2, 1])
   got(source.cache, 1, 2, 3)

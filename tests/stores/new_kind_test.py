@@ -13,6 +13,7 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import base
 from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import kinds
@@ -42,7 +43,7 @@ class NpyTokens:
 
   def __init__(self, values):
     self._values = values
-    self.counters = span_reads.Counters()
+    self.counters = chunk_cache.Counters()
 
   def copy_spans(self, starts, lengths, out, positions):
     span_reads.check_spans(

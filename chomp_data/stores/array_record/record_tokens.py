@@ -18,8 +18,8 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.index import ragged
 from chomp_data.storage import checksums
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import chunked_reads
-from chomp_data.stores import span_reads
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_index
 
@@ -41,12 +41,14 @@ class RecordTokens(chunked_reads.ChunkedReads):
   ):
     """Opens no file yet."""
     super().__init__(
-      index.num_tokens, _BLOCK_TOKENS, dtype, span_reads.Counters()
+      index.num_tokens, _BLOCK_TOKENS, dtype, chunk_cache.Counters()
     )
     self._offsets = index.offsets
     self._blocks = _Blocks(corpus, index, dtype)
     # The library reads with one thread.
-    self.read_through(self._blocks, cache_bytes, in_threads=False)
+    self.cache = chunk_cache.ChunkCache(
+      self._blocks, cache_bytes, self.counters, in_threads=False
+    )
 
   def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return self._split(starts, lengths, starts)[0]

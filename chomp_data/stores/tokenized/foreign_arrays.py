@@ -7,7 +7,6 @@ They have no known checksums. What is read of a bucket is of the version of the
 object that was opened; ids must be below the vocabulary size.
 """
 
-import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 import hashlib
@@ -15,7 +14,7 @@ import json
 
 import numpy as np
 
-from chomp_data import errors
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
@@ -30,17 +29,14 @@ RESTORE = "Restore the file from a copy, or write it again."
 # Pages that are located together.
 _PAGES_TOGETHER = 256
 
-# An object, and the version of it that is read; None is any.
-VersionedObject = tuple[str, int | str | None]
 
-
-class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
+class ForeignArray(chunked_reads.ObjectReads):
   """An array in one or several objects."""
 
   def __init__(
     self,
     files: storage.Storage,
-    objects: Sequence[VersionedObject],
+    objects: Sequence[object_chunks.VersionedObject],
     dtype: np.dtype,
     size: int,
     *,
@@ -63,39 +59,30 @@ class ForeignArray(chunked_reads.ChunkedReads, abc.ABC):
       cache_bytes: Most bytes that are cached or on their way.
       disk: Where chunks are kept on a local disk, too, as stored, or None.
     """
-    super().__init__(size, chunk, dtype, span_reads.Counters())
-    self._reader = object_chunks.ObjectReader(files, self.counters, RESTORE)
+    super().__init__(size, chunk, dtype, chunk_cache.Counters())
     self._objects = objects
     self._vocab_size = vocab_size
-    self._chunks_per_object = chunks_per_object
     on_disk = None
     if disk is not None:
       key = [[files.url(name), version] for name, version in objects]
       identity = json.dumps([key, chunk]).encode()
       prefix = objects[0][0].replace("/", ".") if objects else ""
       on_disk = disk, hashlib.sha256(identity).hexdigest(), prefix
-    source = object_chunks.ObjectChunks(
-      self._reader,
-      self._locate,
-      self._decode,
-      chunk_bytes=chunk * dtype.itemsize,
+    self.read_objects(
+      files,
+      RESTORE,
       chunks_per_object=chunks_per_object,
+      cache_bytes=cache_bytes,
       disk=on_disk,
     )
-    self.read_through(source, cache_bytes, plans_ahead=files.is_remote)
 
-  @abc.abstractmethod
-  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
-    """Returns where chunks that follow each other in an object are stored."""
-
-  @abc.abstractmethod
-  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
-    """Returns the values of a stored chunk, read-only and checked."""
+  def _object(self, number: int) -> object_chunks.VersionedObject:
+    return self._objects[number]
 
   def _check_ids(self, name: str, values: np.ndarray, first: int) -> None:
     """Raises StoreError where ids are not below the vocabulary size."""
     if self._vocab_size is not None:
-      url = self._reader.files.url(name)
+      url = self._files.url(name)
       vocabulary.check_ids(url, values, first, self._vocab_size)
 
 
@@ -105,7 +92,7 @@ class Pages(ForeignArray):
   def __init__(
     self,
     files: storage.Storage,
-    page_object: VersionedObject,
+    page_object: object_chunks.VersionedObject,
     dtype: np.dtype,
     size: int,
     page: int,
@@ -126,12 +113,14 @@ class Pages(ForeignArray):
       disk=disk,
     )
 
-  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
-    name, version = self._objects[0]
-    page_bytes = self._chunk * self._dtype.itemsize
-    begins = np.asarray(chunks, np.int64) * page_bytes
-    sizes = np.minimum(page_bytes, self._size * self._dtype.itemsize - begins)
-    return object_chunks.Ranges(name, version, np.stack([begins, sizes], 1))
+  def _object(self, number: int) -> object_chunks.VersionedObject:
+    del number  # Pages that are located together.
+    return self._objects[0]
+
+  def _look_up(self, number: int) -> np.ndarray:
+    pages = number * _PAGES_TOGETHER + np.arange(_PAGES_TOGETHER + 1)
+    edges = np.minimum(pages * self._chunk, self._size) * self._dtype.itemsize
+    return np.stack([edges[:-1], np.diff(edges)], axis=1)
 
   def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
     values = np.frombuffer(stored, self._dtype)
@@ -145,7 +134,7 @@ class ZarrArrays(ForeignArray):
   def __init__(
     self,
     files: storage.Storage,
-    arrays: Sequence[Sequence[VersionedObject]],
+    arrays: Sequence[Sequence[object_chunks.VersionedObject]],
     sizes: Sequence[int],
     array_format: zarr_chunks.Format,
     vocab_size: int | None,
@@ -187,12 +176,11 @@ class ZarrArrays(ForeignArray):
     self._format = array_format
     self._check_object = check_object
     self._decoder = zarr_chunks.Decoder(array_format)
-    self._indexes = object_chunks.ChunkIndexes(self._look_up)
 
   @property
   def path(self) -> str:
     """The first object."""
-    return self._reader.files.url(self._objects[0][0])
+    return self._files.url(self._objects[0][0])
 
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
@@ -206,36 +194,21 @@ class ZarrArrays(ForeignArray):
   def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return self._split(starts, lengths, starts)[0]
 
-  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
-    number = chunks[0] // self._chunks_per_object
-    first = number * self._chunks_per_object
-    entries = self._indexes.get(number)
-    return object_chunks.Ranges(
-      *self._objects[number],
-      entries[chunks[0] - first : chunks[-1] - first + 1],
-    )
-
   def _look_up(self, number: int) -> np.ndarray:
     """Returns offset and size of the chunks of an object."""
-    name, version = self._objects[number]
+    name, _ = self._objects[number]
     self._check_object(name)
     if self._format.index == "none":
-      info = self._reader.files.head(name)
+      info = self._files.head(name)
       if info is None or not info.size:
-        raise self._damaged(name, "must be a chunk, got nothing")
+        raise self.damaged(number, "must be a chunk, got nothing")
       return np.asarray([[0, info.size]], np.int64)
-    index: list[np.ndarray] = []
-
-    def decode(data: bytes) -> None:
-      try:
-        index[:] = [array_layout.decode_entries(data)]
-      except ValueError as error:
-        raise self._damaged(
-          name, f"must have an index and its crc32c, got {error}"
-        ) from error
-
-    self._reader.get(name, *self._format.index_range, decode, version)
-    return index[0]
+    return self._read_index(
+      number,
+      self._format.index_range,
+      array_layout.decode_entries,
+      "must have an index and its crc32c",
+    )
 
   def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
     number, within = divmod(chunk, self._chunks_per_object)
@@ -243,13 +216,8 @@ class ZarrArrays(ForeignArray):
     try:
       values = self._decoder.decode(chunk, stored)
     except ValueError as error:
-      raise self._damaged(
-        name, f"chunk {within} must be readable, got {error}"
+      raise self.damaged(
+        number, f"chunk {within} must be readable, got {error}"
       ) from error
     self._check_ids(name, values, within * self._chunk)
     return values
-
-  def _damaged(self, name: str, what: str) -> errors.StoreError:
-    return errors.StoreError(
-      f"{self._reader.files.url(name)}: {what}. {RESTORE}"
-    )

@@ -28,6 +28,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import disk_cache
+from chomp_data.storage import object_chunks
 from chomp_data.storage import opening
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
@@ -163,8 +164,8 @@ class _Part:
     offsets: Of where documents end.
   """
 
-  data: list[foreign_arrays.VersionedObject]
-  offsets: list[foreign_arrays.VersionedObject]
+  data: list[object_chunks.VersionedObject]
+  offsets: list[object_chunks.VersionedObject]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,7 +295,7 @@ def _find(
 
 
 def _format(
-  cache: storage.Storage, metadata: foreign_arrays.VersionedObject
+  cache: storage.Storage, metadata: object_chunks.VersionedObject
 ) -> zarr_chunks.Format:
   """Returns how an array is stored."""
   name, version = metadata

@@ -10,6 +10,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.storage import checked_file
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 
@@ -37,7 +38,7 @@ class MappedTokens:
       vocab_size: Ids are below it.
       is_signed: Whether large ids are negative ones, for messages.
     """
-    self.counters: span_reads.Counters = span_reads.Counters()
+    self.counters: chunk_cache.Counters = chunk_cache.Counters()
     self._file = file
     self._vocab_size = vocab_size
     self._is_signed = is_signed

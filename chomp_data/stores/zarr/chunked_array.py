@@ -7,17 +7,18 @@ import threading
 import numpy as np
 
 from chomp_data.storage import checksums
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
-from chomp_data.stores import span_reads
+from chomp_data.stores import chunked_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
 
-class ChunkedArray(stored_array.StoredArray):
+class ChunkedArray(stored_array.StoredArray, chunked_reads.ObjectReads):
   """An array of a store, with at most `cache_bytes` of it in memory."""
 
   def __init__(
@@ -26,7 +27,7 @@ class ChunkedArray(stored_array.StoredArray):
     name: str,
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
-    counters: span_reads.Counters,
+    counters: chunk_cache.Counters,
     check: stored_array.ChunkCheck | None = None,
     cache_bytes: int = 0,
     disk: tuple[disk_cache.DiskCache, str] | None = None,
@@ -36,73 +37,48 @@ class ChunkedArray(stored_array.StoredArray):
     Args:
       files: The store's.
       name: The array's.
-      entry: Its layout and checksum.
-      table: What is known of its chunks.
-      counters: Counted into.
-      check: As in `StoredArray`.
-      cache_bytes: Most decoded bytes that are cached or on their way, one chunk
-        at least.
+      entry: As in `StoredArray`, like the following three.
+      table: Likewise.
+      counters: Likewise.
+      check: Likewise.
+      cache_bytes: Of its chunks in memory.
       disk: Where chunks are kept on a local disk and the store's hash, or None.
     """
     super().__init__(files.url(name), entry, table, counters, check)
     self._name = name
-    self._reader = object_chunks.ObjectReader(
-      files, counters, manifest_lib.RESTORE
-    )
-    source = object_chunks.ObjectChunks(
-      self._reader,
-      self._locate,
-      self._decode,
-      chunk_bytes=self._layout.chunk_bytes,
+    self.read_objects(
+      files,
+      manifest_lib.RESTORE,
       chunks_per_object=self._layout.chunks_per_shard,
+      cache_bytes=cache_bytes,
       disk=None if disk is None else (*disk, name),
       has_crc=True,
     )
-    self.read_through(source, cache_bytes, plans_ahead=files.is_remote)
-    self._indexes = object_chunks.ChunkIndexes(self._look_up)
     self._table_lock = threading.Lock()
 
-  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
-    """Returns where chunks of a shard are stored."""
-    shard = chunks[0] // self._layout.chunks_per_shard
-    first = self._layout.chunks_of_shard(shard).start
-    entries = self._indexes.get(shard)
-    return object_chunks.Ranges(
-      self._object(shard),
-      None,
-      entries[chunks[0] - first : chunks[-1] - first + 1],
-    )
+  def _object(self, number: int) -> object_chunks.VersionedObject:
+    return f"{self._name}/{array_layout.shard_file(number)}", None
 
-  def _look_up(self, shard: int) -> np.ndarray:
+  def _look_up(self, number: int) -> np.ndarray:
     """Returns offset and size of a shard's chunks, crc32c included.
 
     In a bucket from the array's table, without a request; where that has no
     sizes, and on a local disk, from the shard's index.
     """
-    chunks = self._layout.chunks_of_shard(shard)
+    chunks = self._layout.chunks_of_shard(number)
     # Tables are read at first use, by one thread.
     with self._table_lock:
       self.table.crc32c(chunks.start)
       sizes = self.table.stored_bytes(chunks)
-    if self._reader.files.is_remote and sizes is not None:
+    if self._files.is_remote and sizes is not None:
       stored = np.asarray(sizes, np.int64) + array_layout.CRC_BYTES
       return np.stack([np.cumsum(stored) - stored, stored], axis=1)
-    index: list[np.ndarray] = []
-
-    def decode(data: bytes) -> None:
-      try:
-        index[:] = [array_layout.decode_index(data, len(chunks))]
-      except ValueError as error:
-        raise self.damaged(
-          shard, f"must have a valid index, got {error}"
-        ) from error
-
-    index_bytes = self._layout.index_bytes
-    self._reader.get(self._object(shard), -index_bytes, None, decode)
-    return index[0]
-
-  def _object(self, shard: int) -> str:
-    return f"{self._name}/{array_layout.shard_file(shard)}"
+    return self._read_index(
+      number,
+      (-self._layout.index_bytes, None),
+      lambda data: array_layout.decode_index(data, len(chunks)),
+      "must have a valid index",
+    )
 
   def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
     """Returns a chunk's values less padding, read-only."""

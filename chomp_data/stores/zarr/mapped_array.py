@@ -15,6 +15,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.index import ragged
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
@@ -39,7 +40,7 @@ class MappedArray(stored_array.StoredArray):
     directory: str | os.PathLike[str],
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
-    counters: span_reads.Counters,
+    counters: chunk_cache.Counters,
     check: stored_array.ChunkCheck | None = None,
     max_open_shards: int = MAX_OPEN_SHARDS,
   ):
@@ -199,6 +200,9 @@ class MappedArray(stored_array.StoredArray):
     if words is not None:
       return words
     with self._lock:
+      if shard in self._shards:
+        # Mapped again it would end the map that addresses are of.
+        return self._shards[shard]
       chunks = self._layout.chunks_of_shard(shard)
       stride = self._layout.chunk_bytes + array_layout.CRC_BYTES
       expected = len(chunks) * stride + self._layout.index_bytes

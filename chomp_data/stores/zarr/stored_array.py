@@ -13,8 +13,8 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.storage import checksums
+from chomp_data.storage import chunk_cache
 from chomp_data.stores import chunked_reads
-from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -37,7 +37,7 @@ class StoredArray(chunked_reads.ChunkedReads):
     directory: str | os.PathLike[str],
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
-    counters: span_reads.Counters,
+    counters: chunk_cache.Counters,
     check: ChunkCheck | None = None,
   ):
     """Reads nothing yet.
@@ -85,8 +85,8 @@ class StoredArray(chunked_reads.ChunkedReads):
     """Returns a shard's file, or its URL."""
     return f"{self.directory}/{array_layout.shard_file(shard)}"
 
-  def damaged(self, shard: int, what: str) -> errors.StoreError:
+  def damaged(self, number: int, what: str) -> errors.StoreError:
     """Returns the error of a damaged shard file."""
     return errors.StoreError(
-      f"{self.shard_path(shard)}: {what}. {manifest_lib.RESTORE}"
+      f"{self.shard_path(number)}: {what}. {manifest_lib.RESTORE}"
     )

@@ -24,13 +24,13 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import storage
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import modification_guard
-from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import chunked_array
@@ -218,7 +218,7 @@ class OpenedZarr:
     array = self._checked.offsets.get(key)
     if array is not None:
       return array
-    counters = span_reads.Counters()
+    counters = chunk_cache.Counters()
     if not self.is_remote and entry.layout.compression == "none":
       path = self.files.url(name)
       array = mapped_array.MappedArray(path, entry, table, counters, check)
