@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
 
-import hashlib
 import itertools
 import logging as std_logging
 
@@ -11,7 +10,6 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.sources import labelled
 
@@ -300,41 +298,6 @@ def test_formats_obey_labels_and_carry_weights(corpora, caplog):
   assert "loss_weight" not in maxtext
   assert "'maxtext' has no place for weights" in caplog.text
   assert "'chats'" in caplog.text
-
-
-def digests(batches):
-  return [batch_hashes.batch_sha256(batch) for batch in batches]
-
-
-@pytest.mark.parametrize(
-  ("kind", "expected"),
-  [("rows", "30b3a862c15e204d"), ("buckets", "e785037c7006132b")],
-)
-def test_batches_are_what_they_were(corpora, kind, expected):
-  names = ("chats", "masked", "text", "rated")
-  if kind == "rows":
-    data = rows_config(corpora, "reshuffled", names, lookahead=True)
-  else:
-    data = bucket_config(corpora, names)
-  pipe = pipeline.build(data)
-  found = "".join(digests(pipe.batch(step) for step in range(8)))
-  assert hashlib.sha256(found.encode()).hexdigest()[:16] == expected
-
-
-def test_labels_are_part_of_the_hash_that_fingerprints_hold(tmp_path):
-  answered, asked = [[0, 1, 1]] * 9, [[0, 1, 0]] * 9
-  cases = [(None, None), (answered, None), (asked, None), (answered, [2.0] * 9)]
-  found = set()
-  for i, (levels, weights) in enumerate(cases):
-    store = testing_stores.make_store(
-      tmp_path / str(i),
-      [[3, 4, 5]] * 9,
-      levels=None if levels is None else (0.0, 1.0),
-      label_levels=levels,
-      weights=weights,
-    )
-    found.add(store.hash)
-  assert len(found) == 4
 
 
 def test_balancing_trained_tokens_of_which_there_are_none_is_refused(

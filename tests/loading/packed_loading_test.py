@@ -16,7 +16,6 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
-from chomp_data.loading import batches
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -44,17 +43,6 @@ def packed(request, data):
   rows, shuffle = KINDS[request.param]
   source = {**data["sources"]["text"], "rows": rows, "shuffle": shuffle}
   return {**data, "lookahead": True, "sources": {"text": source}}
-
-
-@pytest.mark.parametrize("group_steps", [1, 3, 16, None])
-def test_groups_change_no_batch(packed, group_steps):
-  pipe = pipeline.build(packed)
-  source = batches.BatchSource(pipe.run_plan, group_steps=group_steps)
-  order = np.random.default_rng(0).permutation(pipe.num_steps)
-  for step in [*order, *range(pipe.num_steps)]:
-    batch = source[int(step)]
-    for name, value in pipe.canonical(int(step)).items():
-      np.testing.assert_array_equal(batch[name], value)
 
 
 def test_groups_begin_where_windows_do(packed):
@@ -189,25 +177,6 @@ def test_a_reader_of_mapped_tokens_begins_with_few_rows(tmp_path):
   assert planned_rows(pipeline.batch_source(pipe), moved)[6:] == [8, 8, 16, 32]
   source = pipeline.batch_source(pipe).for_workers(2)
   assert planned_rows(source, range(1, 30, 2))[:2] == [8, 8]
-
-
-def test_a_reader_of_chunks_begins_with_few_rows(tmp_path):
-  store = testing_stores.make_store(
-    tmp_path / "store",
-    [np.arange(9) % 7 + 2] * 900,
-    chunk=1024,
-    compression="zstd",
-  )
-  data = {
-    "seq_len": 4,
-    "global_batch_size": 8,
-    "epochs": None,
-    "sources": {
-      "a": {"store": str(store.path), "rows": {"kind": "sequential"}}
-    },
-  }
-  source = pipeline.batch_source(pipeline.build(data))
-  assert planned_rows(source, [0]) == [8]
 
 
 @pytest.mark.parametrize("packed", ["reshuffled", "sequential"], indirect=True)

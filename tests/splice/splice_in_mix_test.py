@@ -108,24 +108,6 @@ def test_tokens_are_balanced_while_lengths_and_documents_change(build):
     assert abs(gap) <= 16 / 0.3 + 4 * 16 / 0.3
 
 
-def test_stages_leave_the_order_of_splices_as_it_was(build):
-  plain = build()
-  staged = build(
-    mix={
-      "weights": {"web": 0.7, "books": 0.3},
-      "stages": [(9, {"web": 1}), (20, {"web": 0.2, "books": 0.8})],
-    }
-  )
-  orders = [
-    np.concatenate([own for _, own in taken(pipe, steps)])
-    for pipe, steps in ((plain, 200), (staged, 60))
-  ]
-  count = min(map(len, orders))
-  assert count > 60
-  assert sorted(orders[0][:count]) == sorted(orders[1][:count])
-  assert [own[0].tolist() for own in list(taken(staged, 20))[9:]] == [[]] * 11
-
-
 def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
   monkeypatch.setattr(steps_lib, "BLOCK_ROWS", 24)
   pipe, steps = build(), 50
