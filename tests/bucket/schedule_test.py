@@ -780,33 +780,6 @@ def test_max_epochs_end_one_dataset_of_an_endless_run():
   assert (dataset[0], epoch[0]) == (1, (far - 9) // 4)
 
 
-def test_far_steps_cost_no_more_than_a_few_epochs(monkeypatch):
-  schedule = schedule_lib.BucketSchedule(
-    {name: dict.fromkeys(range(4), 3000) for name in "abc"},
-    batch_sizes=dict.fromkeys(range(4), 8),
-    units={b: 256 * (b + 1) for b in range(4)},
-    stages=[Stage(0, {"a": 1, "b": 2, "c": 3})],
-    key=2,
-    epochs=None,
-  )
-  tables = []
-  locate = batch_order.BatchOrder.locate
-
-  def counted(order, places):
-    tables.append(len(places) > 1_000)
-    return locate(order, places)
-
-  monkeypatch.setattr(batch_order.BatchOrder, "locate", counted)
-  for step in (10**3, 10**7, 10**9):
-    tables.clear()
-    schedule.samples(step)
-    schedule.consumed(step)
-    assert sum(tables) <= 60
-  before = schedule.batches(10**9 - 1)
-  after = schedule.batches(10**9 + 1)
-  assert (after - before).sum() == 2
-
-
 def test_no_step_and_no_row_beyond_the_end():
   schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 4}},

@@ -23,13 +23,10 @@ from chomp_data import stores
 from chomp_data.index import memo
 from chomp_data.kernels import compiled
 from chomp_data.pack import bins
-from chomp_data.pack import document_order
 from chomp_data.pack import epoch_starts
 from chomp_data.pack import packing
 from chomp_data.pack import window_packing
-from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
-from chomp_data.sources import source_units
 from chomp_data.storage import publish
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
@@ -444,33 +441,6 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
     assert len(packings(source, algorithm)) == (algorithm == "ffd")
 
 
-def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
-  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
-  source = reshuffled(make_store, packing_algorithm="exact")
-  starts = source.epochs.first_row(np.arange(6))
-  assert len(packings(source, "exact_rows")) == 4
-  passed = []
-  documents = document_order.DocumentOrder.documents
-
-  def recorded(self, positions, epoch):
-    if len(positions) == self.num_documents:
-      passed.append(epoch)
-    return documents(self, positions, epoch)
-
-  monkeypatch.setattr(document_order.DocumentOrder, "documents", recorded)
-  again = make(
-    source.store,
-    12,
-    packing_buffer_docs=8,
-    shuffle_documents="full",
-    packing_algorithm="exact",
-  )
-  assert again.epochs.first_row(np.arange(6)).tolist() == starts.tolist()
-  again.plan(starts[5:] - 1)
-  # The first epoch says how long an epoch is, the last has the row.
-  assert set(passed) == {0, 4}
-
-
 def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
   monkeypatch.setattr(bins, "INDEXED_DOCUMENTS", 40)
   options = {"packing_algorithm": "exact"}
@@ -530,24 +500,6 @@ def test_exact_rows_are_not_indexed_where_that_would_take_python_long(
     # Who needs all of them packs all of them.
     assert source.block_units(0, "loss_tokens", 4_096) is not None
     assert packings(source, "exact")
-
-
-def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
-  source = reshuffled(make_store)
-  totals = [
-    source.block_units(epoch, "loss_tokens", 4_096).units.sum()
-    for epoch in range(5)
-  ]
-  assert len(set(totals)) == 1
-  for epoch in (1, 2, 3):
-    source.packing.in_order(epoch).drop_index()
-  again = make(
-    source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
-  )
-  monkeypatch.setattr(packing, "first_fit_decreasing", None)
-  units = source_units.SourceUnits(again, "loss_tokens", None)
-  start = again.epochs.start(4)
-  assert units.before(np.asarray([start])).tolist() == [sum(totals[:4])]
 
 
 def test_two_threads_that_count_epochs_at_once_agree():
@@ -650,23 +602,6 @@ def test_a_source_is_sent_without_what_lies_on_disk(make_store):
   packed.read(source, packed.rows_of(source))
   # One window: a row number and a sum; its assignments are 16,000 bytes.
   assert len(pickle.dumps(source)) < 8_000
-
-
-def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
-  source = make(
-    make_store(packed.documents_of([3, 5, 2, 4] * 8)),
-    8,
-    packing_algorithm="exact",
-    packing_buffer_docs=8,
-  )
-  calls = []
-  exact = packing.exact_bins
-  monkeypatch.setattr(
-    packing, "exact_bins", lambda *a: calls.append(a) or exact(*a)
-  )
-  for row in np.random.default_rng(0).integers(0, len(source), 50):
-    source.plan(np.asarray([row]))
-  assert len(calls) == 4
 
 
 def test_windows_that_do_not_fit_in_memory_are_packed_again(

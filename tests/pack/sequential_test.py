@@ -12,7 +12,6 @@ import pytest
 
 import chomp_data
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
 from chomp_data.testing import packed
@@ -271,35 +270,6 @@ def test_no_row_is_a_plan_too(make_store):
     source = make(make_store([[], *ABC]), 4, shuffle_documents=kind)
     batch = packed.read(source, np.empty(0, np.int64))
     assert batch["tokens"].shape == (0, 4)
-
-
-# --- sums on disk ----------------------------------------------------------
-
-
-def test_sums_of_many_documents_are_made_once(make_store, monkeypatch):
-  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
-  store = make_store(packed.documents_of([3, 0, 7, 2] * 9))
-  passes = []
-  iter_lengths = stores.Store.iter_lengths
-
-  def counted(self, *args):
-    passes.append(args)
-    return iter_lengths(self, *args)
-
-  monkeypatch.setattr(stores.Store, "iter_lengths", counted)
-  first = make(store, 5)
-  expected = packed.read(first, np.arange(len(first)))
-  assert len(passes) == 1
-  again = make(store, 5)
-  packed.check_fields(packed.read(again, np.arange(len(again))), expected)
-  # Only what sums depend on makes others.
-  make(store, 5, tail="drop", filler="eos")
-  make(store, 5, seed=3)
-  assert len(passes) == 1
-  make(store, 5, add_eos=True)
-  make(store, 6)
-  make(store, 5, shuffle_documents="block", document_block=3)
-  assert len(passes) == 4
 
 
 # --- errors ----------------------------------------------------------------

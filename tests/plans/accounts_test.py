@@ -101,21 +101,6 @@ def trained(pipe, first, last):
   return source.rows.read(spans)["loss_mask"].sum(axis=1)
 
 
-@pytest.mark.parametrize(("rows", "shuffle"), KNOWN)
-def test_a_far_step_plans_a_few_windows(path, rows, shuffle):
-  pipe = build(path, ROWS[rows], shuffle)
-  own = Counted(pipe)
-  account = pipe.accounts.at(FAR)["text"]
-  # Two shuffle windows of 2 blocks or 2 packing windows, and no epoch.
-  assert own.planned <= 64 < len(own)
-  epoch, index = divmod(FAR * BATCH, len(own))
-  first = epoch * len(own)
-  assert account.loss_tokens == (
-    epoch * trained(pipe, 0, len(own)).sum()
-    + trained(pipe, first, first + index).sum()
-  )
-
-
 def test_where_epochs_are_alike_a_far_step_plans_one_or_two(path):
   pipe = build(path, ROWS["sequential"], "full")
   own = Counted(pipe)

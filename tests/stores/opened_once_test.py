@@ -7,9 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.storage import checksums
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.testing import stores as testing_stores
 
@@ -33,30 +31,6 @@ def make(path, seed=0, **options):
   return testing_stores.make_store(path, documents, **options)
 
 
-def test_a_run_checks_a_store_once_however_many_sources_read_it(
-  tmp_path, checks
-):
-  path = str(make(tmp_path / "store").path)
-  checks.clear()
-  sources = {f"s{i}": {"store": path} for i in range(5)}
-  data = {
-    "seq_len": 16,
-    "global_batch_size": 4,
-    "sources": {
-      n: {**own, "rows": {"kind": "bin"}} for n, own in sources.items()
-    },
-    "mix": {"kind": "token_balanced"},
-  }
-  pipe = pipeline.build(data)
-  assert len(checks) == 1
-  read = pipeline.batch_source(pipe)[3]
-  assert len(checks) == 1
-  np.testing.assert_array_equal(read["tokens"], pipe.batch(3)["tokens"])
-  # Another run is another day.
-  pipeline.build(data)
-  assert len(checks) == 2
-
-
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_copy_counts_and_reads_for_itself(tmp_path, compression):
   store = make(tmp_path / "store", compression=compression)
@@ -66,24 +40,6 @@ def test_a_copy_counts_and_reads_for_itself(tmp_path, compression):
   again = copy.read_tokens(np.asarray([0]), np.asarray([copy.num_tokens]))
   np.testing.assert_array_equal(whole, again)
   assert copy.counters.chunks_fetched == store.counters.chunks_fetched > 0
-
-
-def test_offsets_are_checked_once_for_all_copies(tmp_path, monkeypatch):
-  store = make(tmp_path / "store")
-  every = np.arange(store.num_documents)
-  bounds = store.bounds(every)
-  checked, crc32c = [], checksums.crc32c
-  monkeypatch.setattr(
-    checksums, "crc32c", lambda data: checked.append(1) or crc32c(data)
-  )
-  copy = pickle.loads(pickle.dumps(store))
-  np.testing.assert_array_equal(copy.bounds(every), bounds)
-  assert not checked
-  del store, copy
-  # Who opens it another day looks again.
-  again = stores.open_store(tmp_path / "store")
-  np.testing.assert_array_equal(again.bounds(every), bounds)
-  assert checked
 
 
 def test_a_copy_of_a_store_that_was_replaced_is_refused(tmp_path):
