@@ -35,11 +35,6 @@ ROWS = {
     "packing_algorithm": "exact",
   },
 }
-# Where sums of trained tokens are known without a pass over rows.
-KNOWN = [
-  *((rows, shuffle) for rows in ROWS for shuffle in ("none", "block")),
-  ("sequential", "era"),
-]
 RESHUFFLED = {
   "kind": "sequential",
   "shuffle_documents": "block",
