@@ -6,9 +6,9 @@
 
 Packed rows and splices, [8, 2048] and [64, 2048]. `host` is `grain.DataLoader`
 over all canonical fields, `arrays` the same and then put on the device,
-`device` with `device_fields='always'`: rows as they travel, put, and the
-program that makes fields launched. CPU microseconds a batch, medians of
-repeats by turns; bytes are of what is put, and are exact.
+`device` with `device_fields='always'`: the same narrowed, put, and the program
+that widens fields launched. CPU microseconds a batch, medians of repeats by
+turns; bytes are of what is put, and are exact.
 
 On the CPU backend the program's own work is CPU time of this process too, in
 threads of XLA: it is told by itself, for on an accelerator it is not there.
@@ -18,7 +18,6 @@ A minute on one CPU core.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterator
 import pathlib
 import statistics
 import time
@@ -32,7 +31,6 @@ import numpy as np
 from chomp_data import pipeline
 from chomp_data import process_input
 from chomp_data.loading import device_fields
-from chomp_data.loading import feed
 from chomp_data.loading import placement
 
 _SEQ_LEN = harness.SEQ_LEN
@@ -72,11 +70,6 @@ def spent_us(batches: int, do: Callable[[], object]) -> tuple[float, float]:
   return cpu / batches * 1e6, wall / batches * 1e6
 
 
-def wire_batches(pipe: pipeline.Pipeline) -> Iterator[dict[str, np.ndarray]]:
-  """Yields batches as they travel."""
-  return iter(feed.data_loader(pipeline.batch_source(pipe, encoded=True)))
-
-
 def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   """Returns medians of one shape, by what was measured."""
   pipe = pipeline.build(config(path, kind, rows))
@@ -86,32 +79,27 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   make = device_fields.placer(
     pipe.run_plan,
     pipe.run_options.data.device_fields,
+    put,
     own,
-    held,
     pipe.operations,
   )
-  assert make is not None
-  whole, travel = iter(pipe.data_loader()), wire_batches(pipe)
+  assert isinstance(make, device_fields.Placer)
+  whole = iter(pipe.data_loader())
   steps = 5 if harness.SMALL.value else _STEPS
-  kept: dict[str, list[Any]] = {"whole": [], "wire": []}
+  batches: list[dict[str, np.ndarray]] = []
 
-  def read(name: str, batches: Iterator[Any]) -> None:
-    kept[name] = [next(batches) for _ in range(steps)]
+  def read() -> None:
+    batches[:] = [next(whole) for _ in range(steps)]
 
-  def placed(name: str, place: Callable[[Any], Any]) -> None:
-    for batch in kept[name]:
+  def placed(place: Callable[[Any], Any]) -> None:
+    for batch in batches:
       jax.block_until_ready(place(batch))
 
-  def on_its_way() -> None:
-    for batch in kept["wire"]:
-      jax.block_until_ready(make.put(batch))
-
   parts: dict[str, Callable[[], object]] = {
-    "read": lambda: read("whole", whole),
-    "put": lambda: placed("whole", put),
-    "read wire": lambda: read("wire", travel),
-    "put wire": on_its_way,
-    "all of it": lambda: placed("wire", make),
+    "read": read,
+    "put": lambda: placed(put),
+    "put narrow": lambda: placed(lambda batch: put(make.narrowed(batch))),
+    "all of it": lambda: placed(make),
   }
   found: dict[str, list[tuple[float, float]]] = {name: [] for name in parts}
   for repeat in range(3 if harness.SMALL.value else _REPEATS + 1):
@@ -120,8 +108,11 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
       if repeat:  # The first one compiles.
         found[name].append(spent)
   bytes_of = {
-    name: sum(value.nbytes for value in batches[0].values()) / rows / _SEQ_LEN
-    for name, batches in kept.items()
+    name: sum(value.nbytes for value in batch.values()) / rows / _SEQ_LEN
+    for name, batch in (
+      ("whole", batches[0]),
+      ("narrow", make.narrowed(batches[0])),
+    )
   }
   return {
     **{
@@ -155,7 +146,7 @@ def table(path: str) -> harness.Table:
     for rows in _ROWS:
       got = measured(path, kind, rows)
       arrays = got["read"] + got["put"]
-      device = got["read wire"] + got["put wire"]
+      device = got["read"] + got["put narrow"]
       lines.append(
         [
           kind,
@@ -165,13 +156,13 @@ def table(path: str) -> harness.Table:
           f"{arrays / got['read']:.2f}",
           f"{device:.0f}",
           f"{device / arrays:.2f}",
-          f"{got['all of it'] - got['put wire']:.0f}",
+          f"{got['all of it'] - got['put narrow']:.0f}",
           f"{got['bytes whole']:.2f}",
-          f"{got['bytes wire']:.2f}",
+          f"{got['bytes narrow']:.2f}",
         ]
         + [
           f"{got[f'wall {first}'] + got[f'wall {then}']:.0f}"
-          for first, then in (("read", "put"), ("read wire", "all of it"))
+          for first, then in (("read", "put"), ("read", "all of it"))
           if backend != "cpu"
         ]
       )

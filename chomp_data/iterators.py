@@ -437,7 +437,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         self._input.source,
         first_step=self._step,
         seed=self._seed,
-        operations=() if self._input.on_devices else self._operations,
+        operations=self._operations,
         worker_count=count,
         board=board,
       )

@@ -413,7 +413,6 @@ def batch_source(
   shards: balance_lib.Shards | None = None,
   columns: plan_lib.Columns | None = None,
   counted: Mapping[str, np.ndarray] | None = None,
-  encoded: bool = False,
 ) -> batches.BatchSource:
   """Returns the Grain source of process-local batches.
 
@@ -431,8 +430,6 @@ def batch_source(
       are read, or None for all; tokens of others are padding.
     counted: By bucket, bool[R], which of the rows a certificate counts here;
       None is all.
-    encoded: Whether records are rows in the transfer format, from which devices
-      make the fields.
   """
   # A copy, because the caches of a plan serve one reader.
   plan = pickle.loads(pickle.dumps(pipe.run_plan))
@@ -452,7 +449,6 @@ def batch_source(
     columns=columns,
     counted=counted,
     certificate=options.certificate,
-    encoded=encoded,
   )
 
 

@@ -111,7 +111,6 @@ class ProcessInput:
       if rows keep their planned order.
     part: Which one of how many processes that share batches this is; None if
       it is alone.
-    on_devices: Whether the placer makes fields, with all transforms.
     fingerprint: What determines the run's rows, stored in every state.
     pipeline: The run; None for batches of another source.
     place: Where batches are on devices; None without a pipeline.
@@ -123,7 +122,6 @@ class ProcessInput:
   workers_help: bool = True
   shards: Mapping[str, int] | None = None
   part: tuple[int, int] | None = None
-  on_devices: bool = False
   fingerprint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   pipeline: pipeline_lib.Pipeline | None = None
   place: Place | None = None
@@ -249,22 +247,9 @@ def of_pipeline(
   if len(processes) > 1 and jax.process_index() in processes:
     part = processes.index(jax.process_index()), len(processes)
     counted = placed.counted_rows()
-  padding, field_maker = None, None
-  if place.is_padded:
-    # Rows of padding are made on the host, with the others.
-    padding = padding_rows(pipe, operations)
-  else:
-    field_maker = device_fields.placer(
-      pipe.run_plan,
-      getattr(options, "device_fields", "never"),
-      sharding,
-      placed.rows,
-      pipe.operations,
-      operations,
-      place.first_rows,
-    )
+  padding = padding_rows(pipe, operations) if place.is_padded else None
   fingerprint = state.with_operations(pipe.fingerprint, operations)
-  rows, encoded = placed.run_rows, field_maker is not None
+  rows = placed.run_rows
   if source is None:
     source = pipeline_lib.batch_source(
       pipe,
@@ -273,20 +258,27 @@ def of_pipeline(
       shards=shards,
       columns=columns,
       counted=counted,
-      encoded=encoded,
     )
   else:
-    source = source.for_rows(rows, shards, columns, counted, encoded)
+    source = source.for_rows(rows, shards, columns, counted)
   placer = placement.Placer(
     sharding, placed.rows, pipe.buckets, place.device_rows, padding
   )
+  if not place.is_padded:
+    placer = device_fields.placer(
+      pipe.run_plan,
+      getattr(options, "device_fields", "never"),
+      placer,
+      sharding,
+      pipe.operations,
+      operations,
+    )
   return ProcessInput(
     source,
-    field_maker or placer,
+    placer,
     workers_help=workers.may_help(source.is_mapped, operations),
     shards=shards,
     part=part,
-    on_devices=encoded,
     fingerprint=fingerprint,
     pipeline=pipe,
     place=place,

@@ -114,13 +114,13 @@ def test_memory_is_flat_over_ten_thousand_batches(tmp_path):
     assert number(line["second half"]) <= 1, line
 
 
-def test_fields_made_on_devices_travel_in_a_fifth_of_the_bytes(tmp_path):
+def test_fields_made_on_devices_travel_in_half_of_the_bytes(tmp_path):
   (lines,) = run("device_fields", tmp_path)
   assert len(lines) == 4
   for line in lines:
     assert line["bytes a token, arrays"] == "13.00"
-    # Tokens of 16 bits, three bits a position, two numbers a row.
-    assert line["bytes a token, device"] == "2.38"
+    # Tokens, segments and positions of 16 bits, the mask one bit a position.
+    assert line["bytes a token, device"] == "6.13"
 
 
 @pytest.fixture(scope="module")

@@ -174,12 +174,12 @@ class TextFields(RunFields):
       Where rows stand is no part of a state: it may change at any resume.
     balance_shards: Over how many shards `balance` deals; None is as many as
       the sharding cuts a batch's rows into.
-    device_fields: Whether tokens are sent to devices as stores hold them, and
-      batch fields are computed there: 'never', 'always', or 'auto', which does
-      so where all devices are accelerators. No accelerator has run it yet, so
-      the default is 'never'. Batches are the same, so it may change at any
-      resume; with a transform of batches on the host, fields are computed on
-      the host.
+    device_fields: Whether fields of text are sent to devices in 16 bits, and
+      masks in one bit a position, and widened there: 'never', 'always', or
+      'auto', which does so where all devices are accelerators. No accelerator
+      has run it yet, so the default is 'never'. Batches are the same, so it may
+      change at any resume; with a transform of batches on the host they are
+      sent in full.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))

@@ -106,7 +106,6 @@ class BatchSource(workers.SentToWorkers):
     columns: plan_lib.Columns | None = None,
     counted: Mapping[str, np.ndarray] | None = None,
     certificate: str = certifying.PLAN,
-    encoded: bool = False,
   ):
     """Binds a plan to the rows of one process.
 
@@ -124,8 +123,6 @@ class BatchSource(workers.SentToWorkers):
       counted: By bucket, bool[R], the rows that no process before this one
         holds; None is all.
       certificate: Whether `handed_out` sums the tokens too.
-      encoded: Whether records are rows in the transfer format, from which
-        devices make the fields: one field `wire`, uint16[R, words].
     """
     self._plan = plan
     # To plan some rows of a mix takes as long as to plan all of them.
@@ -147,7 +144,6 @@ class BatchSource(workers.SentToWorkers):
     self._sums: collections.OrderedDict[int, certifying.Sums] = (
       collections.OrderedDict()
     )
-    self._encoded = encoded
     # Rows of the group that was planned last.
     self._grown = 0
     # Planned before their turn, in order.
@@ -220,11 +216,7 @@ class BatchSource(workers.SentToWorkers):
         self._ledger.add(group.steps, group.planned)
       planned = self._planned_of(steps, group)
       self.reads.add_batch(planned.spans)
-      batch = (
-        {"wire": self._transferred(planned)}
-        if self._encoded
-        else self._plan.read(planned)
-      )
+      batch = self._plan.read(planned)
       self._sum(steps, group, planned, batch)
       if len(steps) == 1:
         return [batch]
@@ -254,7 +246,6 @@ class BatchSource(workers.SentToWorkers):
       "columns": self._columns,
       "counted": self._counted,
       "certificate": self._certificate,
-      "encoded": self._encoded,
     }
 
   def for_rows(
@@ -263,7 +254,6 @@ class BatchSource(workers.SentToWorkers):
     shards: balance.Shards | None,
     columns: plan_lib.Columns | None,
     counted: Mapping[str, np.ndarray] | None,
-    encoded: bool,
   ) -> "BatchSource":
     """Returns a source of other rows, over the same plan and open stores.
 
@@ -276,10 +266,9 @@ class BatchSource(workers.SentToWorkers):
         read; None is all.
       counted: By bucket, bool[R], the rows that no process before this one
         holds; None is all.
-      encoded: Whether records are rows in the transfer format.
     """
     changes = {"rows": rows, "shards": shards, "columns": columns}
-    changes |= {"counted": counted, "encoded": encoded}
+    changes["counted"] = counted
     source = BatchSource(**{**self.arguments(), **changes})
     source.reads = self.reads
     # A thread that reads through this one may still be at it.
@@ -348,10 +337,6 @@ class BatchSource(workers.SentToWorkers):
     sums = [group.sums[group.steps.index(step)] for step in steps]
     values: list[int | None] = [None] * len(steps)
     if self._certificate == certifying.TOKENS:
-      if self._encoded:
-        transfer = self._plan.transfer(planned.bucket)
-        assert transfer is not None
-        batch = {"tokens": transfer.tokens(batch["wire"])}
       values[:] = self._certifier.values(batch, planned, steps)
     rows = self._certifier.num_rows(planned.bucket)
     for step, plan_sum, of_values in zip(steps, sums, values, strict=True):
@@ -425,13 +410,6 @@ class BatchSource(workers.SentToWorkers):
     return bool(sources) and all(
       source.store.opened.is_mapped for source in sources
     )
-
-  def _transferred(self, planned: plan_lib.Planned) -> np.ndarray:
-    """Reads planned steps of text in the transfer format."""
-    transfer = self._plan.transfer(planned.bucket)
-    assert transfer is not None
-    assert planned.spans is not None
-    return transfer.rows(planned.spans, planned.columns)
 
   def _rows_at(self, step: int) -> int:
     """Returns the rows to be planned with a step."""

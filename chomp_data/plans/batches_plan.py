@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import fractions
-import functools
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_transfer
 
 # (from_step, weights by name).
 Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
@@ -158,27 +156,6 @@ class BatchesPlan(plan_lib.Plan):
       planned.spans,
       planned.columns,
     )
-
-  def transfer(self, bucket: int) -> plan_lib.Transfer | None:
-    """Returns the transfer format of rows of a bucket; None for arrays."""
-    return self._transfers[bucket]
-
-  @functools.cached_property
-  def _transfers(self) -> list[plan_lib.Transfer | None]:
-    return [self._transfer(number) for number in range(len(self.buckets))]
-
-  def _transfer(self, bucket: int) -> plan_lib.Transfer | None:
-    if not all(dataset.rows for dataset in self._numbered):
-      return None
-    sources = {
-      i: dataset.rows[bucket] for i, dataset in enumerate(self._numbered)
-    }
-    first = self._numbered[0]
-    removes = self.tombstones.first_step is not None
-    row_format = row_transfer.format_of(
-      sources.values(), first.extra, first.document_slots, removes
-    )
-    return plan_lib.Transfer(row_format, sources)
 
   def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns samples by dataset and bucket before a data step, no padding."""

@@ -19,10 +19,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
-from chomp_data.rows import transfer_format
-from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
-from chomp_data.sources import row_transfer
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
@@ -70,35 +67,6 @@ class Planned:
     if self.spans is None or self.columns is None:
       return self.spans
     return self.spans.in_columns(*self.columns)
-
-
-@dataclasses.dataclass(frozen=True)
-class Transfer:
-  """How rows of a bucket are copied to devices.
-
-  Attributes:
-    row_format: The format, from which devices compute the fields of a batch.
-    sources: The sources of the rows, by number.
-  """
-
-  row_format: transfer_format.TransferFormat
-  sources: Mapping[int, row_reading.Readable]
-
-  def rows(
-    self, spans: spans_lib.Spans, columns: tuple[int, int] | None
-  ) -> np.ndarray:
-    """Reads planned rows in the format, uint16[R, words].
-
-    Args:
-      spans: The plan of the rows.
-      columns: (first, last + 1) of the columns whose tokens are read; None is
-        all.
-    """
-    return row_transfer.read(self.sources, spans, self.row_format, columns)
-
-  def tokens(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the tokens of rows that `rows` returned, int32[R, seq_len]."""
-    return transfer_format.tokens_of(self.row_format, rows, np)
 
 
 class Plan(abc.ABC):
@@ -177,17 +145,6 @@ class Plan(abc.ABC):
   @abc.abstractmethod
   def read(self, planned: Planned) -> dict[str, np.ndarray]:
     """Reads planned steps and returns their fields, [R, ...] each."""
-
-  @abc.abstractmethod
-  def transfer(self, bucket: int) -> Transfer | None:
-    """Returns the format in which rows of a bucket are copied to devices.
-
-    Args:
-      bucket: The number of the bucket.
-
-    Returns:
-      The format, from which devices compute the fields; None for arrays.
-    """
 
   @abc.abstractmethod
   def counts(self, data_step: int) -> Counts:

@@ -25,7 +25,6 @@ from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_transfer
 
 
 class RowsPlan(plan_lib.Plan):
@@ -209,21 +208,6 @@ class RowsPlan(plan_lib.Plan):
     if self._document_id:
       batch["document_id"] = spans.row_documents(self.rows.document_slots)
     return batch
-
-  @functools.cached_property
-  def _transfer(self) -> plan_lib.Transfer:
-    row_format = row_transfer.format_of(
-      self.ordered.values(),
-      self._extra,
-      self.rows.document_slots if self._document_id else 0,
-      self.tombstones.first_step is not None,
-    )
-    return plan_lib.Transfer(row_format, dict(enumerate(self.ordered.values())))
-
-  def transfer(self, bucket: int) -> plan_lib.Transfer:
-    """Returns the transfer format of rows, the same for all batch sizes."""
-    del bucket
-    return self._transfer
 
   def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns rows by source and bucket before a data step, no padding."""

@@ -17,12 +17,9 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data import process_input
 from chomp_data.loading import device_fields
-from chomp_data.rows import transfer_format
 from chomp_data.testing import stores as testing_stores
-from chomp_data.transforms import applying
 from chomp_data.transforms import formats
 from tests import laws
-from tests import numpy_namespace
 from tests.loading import compilations
 from tests.loading import processes
 from tests.loading import sharding_test
@@ -122,23 +119,35 @@ def in_buckets(corpora, names=("text", "chats"), **changes):
 
 
 def check_on_host(data, most=12):
-  """What travels is made into the host's batch, by NumPy."""
+  """What travels is fewer bytes, and NumPy widens it into the host's batch."""
   pipe = pipeline.build(data)
-  plan = pipe.run_plan
+  narrow = device_fields.Narrow.of(pipe.run_plan)
   for step in range(min(most, pipe.num_steps or most)):
-    planned = plan.planned(step)
-    transfer = plan.transfer(planned.bucket)
-    rows = transfer.rows(planned.spans, planned.columns)
-    made = transfer_format.decode(
-      transfer.row_format, rows, numpy_namespace.NUMPY
-    )
-    made = applying.applied(made, pipe.operations)
     batch = pipe.batch(step)
+    widths = {n: v.shape[1] for n, v in batch.items() if v.ndim == 2}
+    sent = narrow.narrow(batch, widths)
+    whole, fewer = (
+      sum(value.nbytes for value in own.values()) for own in (batch, sent)
+    )
+    assert fewer < whole
+    made = device_fields.widen(sent, np)
     assert set(made) == set(batch)
     for name, value in batch.items():
       assert made[name].dtype == value.dtype, name
       found = np.ascontiguousarray(made[name]).tobytes()
       assert found == np.ascontiguousarray(value).tobytes(), (step, name)
+
+
+def test_numbers_that_16_bits_do_not_hold_are_refused():
+  narrow = device_fields.Narrow(tokens=True, columns=True)
+  edges = np.asarray([[-256, -100, -1, 0, 65_279]], np.int32)
+  sent = narrow.narrow({"labels": edges}, {"labels": 5})
+  assert sent["labels"].dtype == np.uint16
+  np.testing.assert_array_equal(device_fields.widen(sent, np)["labels"], edges)
+  for beyond in (-257, 65_280):
+    wrong = {"labels": np.asarray([[beyond]], np.int32)}
+    with pytest.raises(ValueError, match=rf"'labels' must hold .*{beyond}"):
+      narrow.narrow(wrong, {"labels": 1})
 
 
 @laws.examples(25)
@@ -261,7 +270,7 @@ def test_a_state_of_either_continues_the_other(corpora):
       states.append(json.loads(iterator.get_state()))
       state = iterator.get_state()
     with (
-      compilations.of("_fields") as compiled,
+      compilations.of("_widened") as compiled,
       chomp_data.make_iterator(then) as iterator,
     ):
       iterator.set_state(state)
@@ -290,7 +299,7 @@ def test_a_transform_on_the_host_has_fields_made_there_and_says_so(
   with caplog.at_level(std_logging.WARNING, logger="absl"):
     for _ in range(2):
       same(batches(made, operations=[Doubled()]), wanted)
-  told = [own for own in caplog.messages if "made on the host" in own]
+  told = [own for own in caplog.messages if "sent in full" in own]
   assert len(told) == 1
   assert "Doubled" in told[0]
 
@@ -315,11 +324,12 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
   def on_devices(**options):
-    return process_input.of_pipeline(
+    made = process_input.of_pipeline(
       chomp_data.build(config(corpora, **options)),
       process_input.Place.of(sharding, None),
       (),
-    ).on_devices
+    )
+    return isinstance(made.placer, device_fields.Placer)
 
   assert not on_devices(device_fields="auto")
   # As if the CPU devices were accelerators.

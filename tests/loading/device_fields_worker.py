@@ -51,7 +51,7 @@ def compared(data, layouts: list[str], steps: int) -> dict[str, Any]:
   for layout in layouts:
     wrong = []
     stack = contextlib.ExitStack()
-    compiled = stack.enter_context(compilations.of("_fields"))
+    compiled = stack.enter_context(compilations.of("_widened"))
     host, made = (
       chomp_data.make_iterator({**data, "device_fields": own}, sharding)
       for own in ("never", "always")
