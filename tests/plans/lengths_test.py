@@ -275,21 +275,6 @@ def test_a_curriculum_gets_another_stage_and_goes_on(text):
     chomp_data.make_iterator(late).set_state(state)
 
 
-def test_a_datasets_order_does_not_depend_on_other_datasets(text):
-  both = pipeline.build(text)
-  alone = conftest.changed(text)
-  del alone["sources"]["notes"], alone["mix"]
-  alone = pipeline.build(alone)
-  own = [
-    both.run_plan.planned(step).samples.tolist()
-    for step in range(both.num_steps)
-    if both.bucket_of(step)[0] == "code"
-  ]
-  assert own == [
-    alone.run_plan.planned(s).samples.tolist() for s in range(alone.num_steps)
-  ]
-
-
 def test_the_order_of_keys_decides_nothing(text):
   turned = conftest.changed(text)
   turned["sources"] = dict(reversed(text["sources"].items()))

@@ -3,7 +3,6 @@
 """Row sources and mixes in stock Grain: rows, formats, masks and samplers."""
 
 import collections
-import fractions
 import itertools
 import pickle
 
@@ -14,11 +13,8 @@ import pytest
 
 import chomp_data
 from chomp_data import pipeline
-from chomp_data.index import hashing
-from chomp_data.mix import interleave
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
-from tests.mix import greedy
 
 SEQ_LEN = 16
 BATCH = 4
@@ -144,40 +140,6 @@ def test_a_mix_gives_the_rows_of_a_runs_batches(corpora, stages):
     )
   # Rows of a run are permuted within each batch; those of a mix are not.
   assert permuted > pipe.num_steps // 2
-
-
-@STAGES
-def test_a_mix_is_in_the_order_of_a_greedy_reference(corpora, stages):
-  mix = mix_of(corpora, stages, global_batch_size=BATCH)
-  sources, rows = {}, {}
-  for name, part in parts_of(corpora).items():
-    rows[name] = part.batch(np.arange(2 * len(part)))
-    used = rows[name]["attention_mask"].sum(axis=1).tolist()
-    sources[name] = {"units": used, "exhausted_at": len(used)}
-  weights = [(0, WEIGHTS), *stages]
-  case = {
-    "sources": sources,
-    "stages": [
-      interleave.Stage(
-        BATCH * step, {n: fractions.Fraction(w) for n, w in own.items()}
-      )
-      for step, own in weights
-    ],
-    "exhaustion": "drop",
-  }
-  reference = greedy.Greedy(case)
-  key = hashing.fold_key(SEED, "mix")
-  reference.tie = lambda name: int(
-    hashing.fold(
-      hashing.fold_key(key, "tie", name), np.asarray([reference.next[name]])
-    )[0]
-  )
-  wanted = reference.run(10_000)
-  assert len(mix) == len(wanted)
-  for i, (name, row) in enumerate(wanted):
-    got = mix[i]
-    assert mix.source_names[got["source_id"]] == name
-    np.testing.assert_array_equal(got["tokens"], rows[name]["tokens"][row])
 
 
 @pytest.mark.slow

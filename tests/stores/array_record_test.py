@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-import chomp_data
-from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.stores import base as store_base
 from chomp_data.stores.array_record import record_files
@@ -183,62 +181,6 @@ def test_a_span_out_of_bounds_is_refused(pair, span):
     with pytest.raises(IndexError, match="span 0 must be within"):
       store.copy_tokens(start, length, out, position)
     assert not out.any()
-
-
-@pytest.mark.parametrize(
-  "shuffle", [None, {"kind": "full"}, {"kind": "block", "io_block_size": 16}]
-)
-def test_rows_are_those_of_the_equal_store(pair, shuffle):
-  rows = []
-  for store in pair:
-    source = chomp_data.SpliceSource(
-      store,
-      chomp_data.MultiSpliceOptions(num_docs=4, doc_select_mode="longest"),
-      seq_len=64,
-    )
-    if shuffle:
-      source = chomp_data.ShuffledSource(
-        source, chomp_data.ShuffleOptions(**shuffle), seed=7
-      )
-    rows.append(source.batch(np.arange(0, len(source), 97)))
-  assert rows[0].keys() == rows[1].keys()
-  for name, values in rows[0].items():
-    assert values.tolist() == rows[1][name].tolist(), name
-
-
-@pytest.mark.parametrize("kind", ["sequential", "bin", "multi_splice"])
-@pytest.mark.parametrize("shuffle", ["none", "block"])
-def test_batches_of_a_config_are_those_of_the_equal_store(pair, kind, shuffle):
-  corpus, store = pair
-  rows = {"kind": kind}
-  if kind == "multi_splice":
-    rows["num_docs"] = 4
-  order = {"kind": shuffle}
-  if (kind, shuffle) != ("bin", "block") and shuffle == "block":
-    order["io_block_size"] = 16
-  of_corpus = {"token_dtype": corpus.opened.token_dtype.name, "vocab_size": 256}
-  of_corpus.update(pad_id=0, eos_id=1)
-  pipes = [
-    pipeline.build(
-      {
-        "seq_len": 64,
-        "global_batch_size": 8,
-        "seed": 3,
-        "sources": {
-          "own": {"store": path, "rows": rows, "shuffle": order, **more}
-        },
-      }
-    )
-    for path, more in (
-      (corpus.path, {"array_record": of_corpus}),
-      (store.path, {}),
-    )
-  ]
-  for step in (0, 5, 40):
-    got, expected = (pipe.batch(step) for pipe in pipes)
-    assert got.keys() == expected.keys()
-    for name, values in expected.items():
-      assert got[name].tolist() == values.tolist(), name
 
 
 def test_empty_corpora_open(make):
