@@ -48,7 +48,8 @@ def test_the_wheel_holds_the_package_its_types_and_the_configs(wheel):
     f"chomp_data/configs/{path.name}" for path in ROOT.glob("configs/*.py")
   }
   of_package = {own for own in names if ".dist-info/" not in own}
-  assert of_package == package | configs | {"chomp_data/py.typed"}
+  types = {"chomp_data/py.typed", "chomp_data/__init__.pyi"}
+  assert of_package == package | configs | types
   (entries,) = (own for own in names if own.endswith("entry_points.txt"))
   text = zipfile.ZipFile(wheel).read(entries).decode()
   found = {line.split(" = ")[0] for line in text.splitlines() if "=" in line}
