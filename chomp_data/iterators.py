@@ -45,8 +45,8 @@ from chomp_data.loading import handover
 from chomp_data.loading import placement
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.loading import state_files
 from chomp_data.loading import workers
 from chomp_data.plans import background_counter
 from chomp_data.plans import certifying
@@ -823,7 +823,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     async def write() -> None:
       path = await directory.await_creation()
-      await asyncio.to_thread(lambda: state_files.write(path, state()))
+      await asyncio.to_thread(lambda: saved_states.write(path, state()))
 
     return write()
 
@@ -842,7 +842,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       StateError: As `set_state` raises it, and where the state was saved in
         another checkpoint.
     """
-    self.set_state(state_files.read(directory))
+    self.set_state(saved_states.read(directory))
     self.start_prefetch()
 
     async def done() -> None:

@@ -7,7 +7,7 @@
     manager.restore(step, args=ocp.args.Composite(
         model=ocp.args.StandardRestore(like), input=InputRestore(iterator)))
 
-What is written is in `state_files`. Under Orbax's `v1` an iterator is a
+What is written is in `saved_states`. Under Orbax's `v1` an iterator is a
 checkpointable as it is, and needs none of this.
 """
 
@@ -21,8 +21,8 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import future as future_lib
 
 from chomp_data import schema
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.loading import state_files
 
 _ITERATOR = "an iterator, as `chomp_data.make_iterator` returns it"
 _SAVED = schema.having(_ITERATOR, "saving")
@@ -35,7 +35,7 @@ class InputHandler(ocp.AsyncCheckpointHandler):
 
   def save(self, directory: epath.Path, args: "InputSave") -> None:
     """Writes the state that the iterator had when `InputSave` was made."""
-    state_files.write(directory, args.state())
+    saved_states.write(directory, args.state())
 
   async def async_save(
     self, directory: epath.Path, args: "InputSave"
@@ -56,7 +56,7 @@ class InputHandler(ocp.AsyncCheckpointHandler):
 
   def restore(self, directory: epath.Path, args: "InputRestore") -> Any:
     """Sets the iterator to the saved step and begins to read ahead."""
-    state = state_files.read(directory, args.step, args.allow_changes is True)
+    state = saved_states.read(directory, args.step, args.allow_changes is True)
     args.item.set_state(state, allow_changes=args.allow_changes)
     args.item.start_prefetch()
     return args.item

@@ -1,21 +1,32 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the input's state of a run: in a work directory or a checkpoint."""
+"""States of an input in checkpoints: written, read, and found for a run.
+
+A state is one small JSON file in the directory of a checkpoint's item. The
+primary process writes it and every process reads it, so it restores on any
+number of processes and workers. It says which checkpoint it was saved in: in
+another one it belongs to another model.
+"""
 
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
 import functools
+import os
 import pathlib
 import re
 from typing import Any
+
+from absl import logging
+from etils import epath
 
 from chomp_data import errors
 from chomp_data.loading import state as state_lib
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 
+_FILE = "input.json"
 # Where an input's state lies in a work directory: <step>/<item>/input.json, in
 # it or in a directory of checkpoints; and in one step, or in its item.
 _STATES = ("*/*/input.json", "*/*/*/input.json")
@@ -29,6 +40,76 @@ SAVED_IN = "checkpoint_step"
 # A step as Orbax's managers write it, with and without prefix and zeros; while
 # it is written the directory has another end.
 _STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
+
+
+def write(directory: os.PathLike[str], state: bytes) -> None:
+  """Writes a state, on the primary process alone.
+
+  Args:
+    directory: The item's, in the checkpoint's.
+    state: Of `InputIterator.get_state`.
+  """
+  # Plans are asked where there is no JAX.
+  import jax
+
+  if jax.process_index() != 0:
+    return
+  place = epath.Path(directory)
+  name = _checkpoint(place)
+  saved_in = None if name is None else checkpoint_step(name)
+  if saved_in is not None:
+    state = state_lib.with_fields(state, {SAVED_IN: saved_in})
+  (place / _FILE).write_bytes(state)
+
+
+def read(
+  directory: os.PathLike[str],
+  step: int | None = None,
+  allow_changes: bool = False,
+) -> bytes:
+  """Reads a state.
+
+  Args:
+    directory: The item's, in the checkpoint's.
+    step: The step that it must be of, or None: saved in this checkpoint.
+    allow_changes: Accept another step or checkpoint; it is logged.
+
+  Raises:
+    StateError: If there is none, or it is not of this checkpoint.
+  """
+  place = epath.Path(directory)
+  path = place / _FILE
+  if not path.exists():
+    raise state_lib.StateError(
+      f"input state must be at {path}, got no file. Restore from another"
+      " checkpoint."
+    )
+  state = path.read_bytes()
+  record = state_lib.decode(state)
+  if step is None:
+    problem = of_other_checkpoint(record, _checkpoint(place), str(place))
+  elif record["step"] != step:
+    problem = (
+      f"input state must be at step {step}, got step {record['step']} in"
+      f" {place}."
+    )
+  else:
+    problem = None
+  if problem and not allow_changes:
+    raise state_lib.StateError(
+      f"{problem} Restore from another checkpoint, or accept this one with"
+      " `allow_changes=True` of `InputRestore`.",
+      f"{problem} Restore from another checkpoint (--restore_step).",
+    )
+  if problem:
+    logging.warning("Input state accepted: %s", problem)
+  return state
+
+
+def _checkpoint(directory: epath.Path) -> str | None:
+  """Returns the name of an item's checkpoint, None if Orbax wrote none."""
+  is_orbax = (directory.parent / METADATA).exists()
+  return directory.parent.name if is_orbax else None
 
 
 def find(workdir: str) -> dict[str, Any] | None:
@@ -180,9 +261,8 @@ def state_in_bucket(url: str, name: str) -> dict[str, Any]:
 def _read(path: pathlib.Path) -> dict[str, Any]:
   """Reads the record of a state."""
   record = state_lib.decode(path.read_bytes())
-  checkpoint = path.absolute().parent.parent
-  is_orbax = (checkpoint / METADATA).exists()
-  return _checked(record, checkpoint.name if is_orbax else None, str(path))
+  name = _checkpoint(epath.Path(path.absolute().parent))
+  return _checked(record, name, str(path))
 
 
 def _checked(

@@ -38,9 +38,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from chomp_data import errors
-from chomp_data.loading import checkpoint_sums
-from chomp_data.loading import state_files
+from chomp_data.loading import saved_states
 from chomp_data.loading import watching
+from chomp_data.reference import checkpoint_sums
 from chomp_data.reference import mirror
 from chomp_data.storage import opening
 from chomp_data.storage import paths
@@ -284,7 +284,7 @@ class Workdir:
     problem = checkpoint_sums.problem(path, ITEMS)
     if problem is None:
       try:
-        state_files.read(path / "input", step=step)
+        saved_states.read(path / "input", step=step)
       except errors.StateError as error:
         problem = str(error)
     if problem is None and not checkpoint_sums.has_sums(path):

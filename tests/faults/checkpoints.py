@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.loading import checkpoint_sums
+from chomp_data.reference import checkpoint_sums
 from chomp_data.reference import workdir
 from tests.faults import harness
 from tests.reference import workdir_test

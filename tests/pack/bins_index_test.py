@@ -16,7 +16,7 @@ from chomp_data.pack import packing
 from chomp_data.pack import window_packing
 from chomp_data.sources import row_units
 from chomp_data.stores import side_index
-from chomp_data.testing import packed
+from tests.pack import packed
 
 LENGTHS = [3, 5, 2, 4] * 8
 

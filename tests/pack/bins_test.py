@@ -29,8 +29,8 @@ from chomp_data.pack import window_packing
 from chomp_data.sources import row_source
 from chomp_data.storage import publish
 from chomp_data.stores import side_index
-from chomp_data.testing import packed
 from chomp_data.threads import background
+from tests.pack import packed
 
 PAD, EOS, BOS = 0, 1, 2
 

@@ -14,7 +14,7 @@ import chomp_data
 from chomp_data import schema
 from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
-from chomp_data.testing import packed
+from tests.pack import packed
 
 PAD, EOS, BOS = 0, 1, 2
 

@@ -16,9 +16,9 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.loading import checkpoint
-from chomp_data.loading import checkpoint_sums
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import watching
+from chomp_data.reference import checkpoint_sums
 from chomp_data.reference import workdir
 from tests.golden import corpora
 

@@ -19,11 +19,11 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.loading import checkpoint_sums
 from chomp_data.loading import state as state_lib
 from chomp_data.prepare import part_files
 from chomp_data.prepare import run
 from chomp_data.prepare.reading import saved_datasets
+from chomp_data.reference import checkpoint_sums
 from chomp_data.storage import checksums
 from chomp_data.storage import relative_names
 from chomp_data.stores import checksum_sidecar

@@ -16,8 +16,8 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.loading import checkpoint_sums
 from chomp_data.prepare import scratch
+from chomp_data.reference import checkpoint_sums
 from chomp_data.storage import opening
 from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import side_index

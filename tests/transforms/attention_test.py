@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from chomp_data.testing import rows as rows_lib
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 from tests import laws
+from tests.transforms import row_strategies as rows_lib
 
 # Long, and of the reference trainer or other libraries: see `make test-slow`.
 pytestmark = pytest.mark.slow

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from chomp_data.config import options
-from chomp_data.testing import rows as rows_lib
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 from tests import laws
+from tests.transforms import row_strategies as rows_lib
 
 ROOT = pathlib.Path(__file__).parents[2]
 ON_OFF = (True, False)

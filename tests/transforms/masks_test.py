@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.testing import rows as rows_lib
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import masks
 from tests import laws
+from tests.transforms import row_strategies as rows_lib
 
 BOUNDARY = masks.MaskBoundaryLoss
 EOS = masks.TrainOnEos
