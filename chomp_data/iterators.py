@@ -133,17 +133,9 @@ def padded_iterator(
     pipe = data
     if not isinstance(pipe, pipeline_lib.Pipeline):
       pipe = pipeline_lib.build(pipe)
-    run = pipe.run_options.data
     return InputIterator(
       process_input.of_pipeline(pipe, place, operations),
-      seed=run.seed,
-      operations=[*pipe.operations, *operations],
-      worker_count=run.worker_count,
-      prefetch=run.prefetch,
-      timeout_s=run.timeout_s,
-      on_peer_failure=run.on_peer_failure,
-      peer_failure_grace_s=run.peer_failure_grace_s,
-      certificate=run.certificate,
+      pipe.run_options.data,
       step=step,
       allow_input_change=allow_input_change,
     )
@@ -212,33 +204,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       "a `ProcessInput`, as `make_iterator` makes it",
       process_input.ProcessInput,
     ),
-    operations=applying.TRANSFORMS,
+    run=schema.options_rule(options.RunFields),
     allow_input_change=state_lib.CHANGES,
-    **{
-      name: options.RULES[name]
-      for name in (
-        "seed",
-        "worker_count",
-        "prefetch",
-        "timeout_s",
-        "on_peer_failure",
-        "peer_failure_grace_s",
-        "certificate",
-      )
-    },
   )
   def __init__(
     self,
     process_input: process_input.ProcessInput,
+    run: options.RunFields,
     *,
-    seed: int,
-    operations: Sequence[grain.transforms.Map] = (),
-    worker_count: int = options.RunFields.worker_count,
-    prefetch: int = options.RunFields.prefetch,
-    timeout_s: float = options.RunFields.timeout_s,
-    on_peer_failure: str = options.RunFields.on_peer_failure,
-    peer_failure_grace_s: float = options.RunFields.peer_failure_grace_s,
-    certificate: str = options.RunFields.certificate,
     step: int = 0,
     allow_input_change: bool | Collection[str] = (),
   ):
@@ -246,16 +219,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     Args:
       process_input: What this process reads.
-      seed: Seeds random transforms.
-      operations: Transforms over whole batches.
-      worker_count: Child processes that read.
-      prefetch: Batches that are ready on devices.
-      timeout_s: Longest wait for one batch before the input has failed.
-      on_peer_failure: Whether the next `next` should 'raise' where a process
-        that shares its batches has failed, or this process should 'exit'.
-      peer_failure_grace_s: With 'raise', after how many seconds without a call
-        of the iterator this process exits nevertheless.
-      certificate: What is certified: the 'plan', or its 'tokens' too.
+      run: The options of the run.
       step: The step of the first batch.
       allow_input_change: What may differ in a state, in addition to the
         `allow_changes` of `set_state`.
@@ -264,18 +228,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       IndexError: If the step is not of the run, nor its end.
     """
     self._allowed = allow_input_change
-    self._on_peer_failure = on_peer_failure
-    self._peer_grace_s = peer_failure_grace_s
+    self._run = run
     self._peers: agreement.Peers | None = None
     self._input = process_input
     step = self._checked(step)
     self._fingerprint = state_lib.Fingerprint(process_input.fingerprint)
-    self._seed = seed
-    self._operations = operations
-    self._worker_count = worker_count
-    self._prefetch = max(1, prefetch)
-    self._timeout_s = timeout_s
-    self._step = self._made_at = step
+    self._step = step
     self._reader: reader_lib.Reader | None = None
     self._follower: background_counter.BackgroundCounter[Any] | None = None
     self._failure: BaseException | None = None
@@ -283,9 +241,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._waits = Waits()
     self._first = True
     self._certificate = certificate_lib.Certificate(
-      step, process_input.part, certificate == certifying.TOKENS
+      step, process_input.part, run.certificate == certifying.TOKENS
     )
-    self._certified: list[certificate_lib.Segment] = []
     # How many checkpoints were saved, and how often the step was set.
     self._saves = self._moves = 0
     # The counts of the current workers, and the sums of those before them.
@@ -327,19 +284,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return self._waits
 
   @property
-  def wait_s(self) -> float:
-    """Seconds that `next` has waited for batches since the start."""
-    return self._waits.seconds
-
-  @property
   def shards(self) -> Mapping[str, int] | None:
     """Over how many shards the rows of each bucket are balanced, or None."""
     return self._input.shards
-
-  @property
-  def fingerprint(self) -> Mapping[str, Any]:
-    """What decides the run's rows."""
-    return self._fingerprint.fields
 
   def __repr__(self) -> str:
     # A run without an end has more steps than can be counted.
@@ -347,7 +294,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
     return (
       f"InputIterator(step {self._step} {of}, {self._input.placer},"
-      f" {self._worker_count} workers,"
+      f" {self._run.worker_count} workers,"
       f" fingerprint {self._fingerprint.digest[:16]})"
     )
 
@@ -364,7 +311,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def _join(self, peers: agreement.Peers) -> None:
     """Watches the processes that share its batches, as they do this one."""
     self._peers = peers
-    peers.open(self._on_peer_failure == "exit", self._peer_grace_s)
+    run = self._run
+    peers.open(run.on_peer_failure == "exit", run.peer_failure_grace_s)
 
   def __next__(self) -> dict[str, jax.Array]:
     if self._peers is not None:
@@ -382,7 +330,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self.start_prefetch()
       assert self._reader is not None
       check = None if self._peers is None else self._peers.check
-      batch, sums = self._reader.get(self._step, self._timeout_s, check)
+      batch, sums = self._reader.get(self._step, self._run.timeout_s, check)
     except StopIteration:
       self._waited(began)
       raise
@@ -436,8 +384,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       loader = feed.data_loader(
         self._input.source,
         first_step=self._step,
-        seed=self._seed,
-        operations=self._operations,
+        seed=self._run.seed,
+        operations=self._input.transforms,
         worker_count=count,
         board=board,
       )
@@ -450,7 +398,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._reader = reader_lib.Reader(
         loader,
         self._input.placer,
-        self._prefetch,
+        self._run.prefetch,
         board,
         sums=self._input.source.handed_out,
         first_step=self._step,
@@ -472,7 +420,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _processes(self) -> int:
     """Returns how many processes read beside this one."""
-    count, more = self._worker_count, ""
+    count, more = self._run.worker_count, ""
     if not count:
       return 0
     if not self._input.workers_help:
@@ -513,7 +461,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       recorded = self._input.accounts.recording(step)
     topology = {
       "process_count": jax.process_count(),
-      "worker_count": self._worker_count,
+      "worker_count": self._run.worker_count,
     }
     return lambda: state_lib.encode(
       step,
@@ -524,11 +472,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         certificate_lib.FIELD: certificate_lib.records(certified),
       },
     )
-
-  @property
-  def certificate(self) -> list[certificate_lib.Segment]:
-    """Sums of the returned batches: of this process's part if it has one."""
-    return self._certificate.segments(self._input_digest())
 
   def saving(self) -> Callable[[], bytes]:
     """Tells the processes that share its batches of a checkpoint of now.
@@ -545,8 +488,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if self._peers is not None:
       self._peers.check()
     self._check_state()
-    step, state, segments = self._step, self._state(), self.certificate
-    self._certified = segments
+    step, state = self._step, self._state()
+    segments = self._certificate.segments(self._input_digest())
     compared = None
     if self._follower is not None:
       # What it is asked for it does even where the iterator is closed.
@@ -636,7 +579,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
       peers.report(error, step)
       raise error
-    self._certified = joined
     certificate_lib.log(step, joined)
     return state_lib.with_fields(
       state, {certificate_lib.FIELD: certificate_lib.records(joined)}
@@ -671,11 +613,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
       peers.report(self._failure, self._step)
       raise self._failure
-
-  @property
-  def certified(self) -> list[certificate_lib.Segment]:
-    """What the last checkpoint certifies, on process 0 of all processes."""
-    return self._certified
 
   def _input_digest(self) -> str:
     """Returns the digest of what decides the run's rows."""
@@ -745,8 +682,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
     self._certificate.go_on(segments, step)
-    # The last checkpoint is this one.
-    self._certified = segments
     self._agree()
 
   def seek(self, step: int) -> None:
@@ -770,10 +705,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if self._input.accounts is not None:
       self._input.accounts.forget()
     self._agree()
-
-  def reset(self) -> None:
-    """Goes to the first step that the iterator was constructed with."""
-    self.seek(self._made_at)
 
   def reassign(self, alive: Any) -> None:
     """Shares batches with other devices from the next step on.

@@ -128,6 +128,12 @@ class ProcessInput:
   operations: Sequence[grain.transforms.Map] = ()
 
   @property
+  def transforms(self) -> Sequence[grain.transforms.Map]:
+    """All transforms over batches, the pipeline's first."""
+    first = () if self.pipeline is None else self.pipeline.operations
+    return (*first, *self.operations)
+
+  @property
   def accounts(self) -> accounts_lib.Accounts | None:
     """What the run consumes, stored in every state."""
     return None if self.pipeline is None else self.pipeline.accounts

@@ -47,6 +47,7 @@ from chomp_data.integrations import prometheus
 from chomp_data.loading import certificate
 from chomp_data.loading import checkpoint
 from chomp_data.loading import reads
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import curves
 from chomp_data.reference import held_out
@@ -321,7 +322,10 @@ class Run:
       os.fspath(self.workdir / report.PICTURE), sources, history
     )
     values = report.record(self.pipe, step, scores, read)
-    values[certificate.FIELD] = certificate.records(self.input.certified)
+    saved = saved_states.find(os.fspath(self.workdir))
+    values[certificate.FIELD] = certificate.records(
+      certificate.of_state(saved or {})
+    )
     if self.last_window is not None:
       values |= report.progress_record(self.pipe, window, losses)
     report.write_json(self.workdir / "metrics.json", values)

@@ -75,6 +75,7 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
   def __init__(self, batches: iterators.InputIterator):
     """Wraps an iterator."""
     self.batches: iterators.InputIterator = batches
+    self._first_step = batches.step
 
   def __next__(self) -> dict[str, jax.Array]:
     try:
@@ -86,7 +87,7 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
 
   def reset(self) -> None:
     """Goes back to the first batch: an evaluation begins."""
-    self.batches.reset()
+    self.batches.seek(self._first_step)
 
   async def save(self, directory: iterators.AwaitedPath) -> Awaitable[None]:
     """Saves the input; see `InputIterator.save`."""

@@ -7,6 +7,7 @@ of its own rows, each worker a copy of its source that reads every n-th step, as
 Grain deals them. Real ones are in `sharding_test` and `plans/processes_test`.
 """
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -131,10 +132,10 @@ def source_of(run, process, count, workers):
 
 def iterator(pipe, source):
   return iterators.InputIterator(
-    process_input.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
-    seed=pipe.run_options.data.seed,
-    operations=pipe.operations,
-    prefetch=1,
+    process_input.ProcessInput(
+      source, dict, fingerprint=pipe.fingerprint, operations=pipe.operations
+    ),
+    dataclasses.replace(pipe.run_options.data, prefetch=1, worker_count=0),
   )
 
 

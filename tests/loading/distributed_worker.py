@@ -4,6 +4,7 @@
 
 import hashlib
 import itertools
+import json
 import math
 
 import grain
@@ -286,7 +287,7 @@ def survive(data, layout: str, turns) -> list[dict]:
         rows, source = sources[-1]
         found["rows"] = {name: len(numbers) for name, numbers in rows.items()}
         found["kept"] = source.sources is opened
-        found["certificate"] = [one.record() for one in it.certificate]
+        found["certificate"] = json.loads(it.get_state())["certificate"]
       step += count
       out.append(found)
   batches.BatchSource = original

@@ -142,7 +142,6 @@ def test_a_closed_iterator_reads_no_more(data):
   for call in (
     lambda: next(it),
     it.start_prefetch,
-    it.reset,
     lambda: it.seek(3),
     lambda: it.set_state(state),
   ):
@@ -279,9 +278,9 @@ def test_a_failed_input_stays_failed(data):
       pipeline.batch_source(pipe, rows),
       placement.Placer(sharding, rows, pipe.buckets),
       fingerprint=pipe.fingerprint,
+      operations=[Broken()],
     ),
-    seed=0,
-    operations=[Broken()],
+    pipe.run_options.data,
   )
   with pytest.raises(ArithmeticError, match="broken transform"):
     next(it)

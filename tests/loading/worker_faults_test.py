@@ -22,6 +22,7 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import process_input
+from chomp_data.config import options
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import feed
 from chomp_data.loading import handover
@@ -312,7 +313,7 @@ def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
     while it.step < 3:
       next(it)
     # Longer than `timeout_s`, or this test tells nothing.
-    assert it.wait_s > 1.5
+    assert it.waits.seconds > 1.5
     state = it.get_state()
   shutil.rmtree(reshuffled["sources"]["text"]["store"] + ".index")
   # A resume in a later epoch packs those before it, and goes on to the next.
@@ -320,7 +321,7 @@ def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
     it.set_state(state)
     while it.step < 7:
       next(it)
-    assert it.wait_s > 1.5
+    assert it.waits.seconds > 1.5
 
 
 class SlowPacking(grain.transforms.Map):
@@ -353,7 +354,7 @@ def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(
     (worker,) = feed_test.workers_of(it)
     for _ in range(2):  # The third is of the second epoch.
       next(it)
-    assert it.wait_s > 9
+    assert it.waits.seconds > 9
     # The third epoch is packed now.
     os.kill(worker.pid, signal.SIGSTOP)
     began = time.monotonic()
@@ -393,8 +394,8 @@ class Uneven:
 def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
   """Another one may be long at what comes first."""
   with iterators.InputIterator(
-    process_input.ProcessInput(Uneven(3, broken), lambda batch: batch), seed=0,
-    worker_count=2,
+    process_input.ProcessInput(Uneven(3, broken), lambda batch: batch),
+    options.RunFields(worker_count=2),
   ) as it:  # fmt: skip
     steps = [int(next(it)["step"][0]) for _ in range(2)]
     if broken:
