@@ -95,7 +95,7 @@ def _resized(
     sizes = saved
   else:
     # The next step is the first whose size may change.
-    data_step = steps_lib.Steps(skip=run.data.skip).data_step(step)
+    data_step = run.data.steps.data_step(step)
     past = [entry for entry in saved if entry[0] < data_step]
     changes = bool(past) and past[-1][1] != size
     if changes and not resize:

@@ -26,6 +26,7 @@ import numpy as np
 from chomp_data import joining
 from chomp_data import planning
 from chomp_data import schema
+from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.config import unset
 from chomp_data.loading import batches
@@ -372,7 +373,7 @@ class Pipeline:
     entries = [f"  dataset_mix: {entry}" for entry in options.mix_entries]
     if self.run_plan.steps.skip:
       skipped = ", ".join(
-        f"{low} .. {high}" for low, high in self.run_plan.steps.skip
+        f"{low} .. {high}" for low, high in edits.skip_of(self.run_plan.steps)
       )
       entries.append(f"  skip: data steps {skipped}")
     entries += self.run_plan.tombstones.describe()

@@ -29,7 +29,6 @@ from chomp_data.bucket import options as bucket_options
 from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.config import options as options_lib
 from chomp_data.index import hashing
-from chomp_data.index import steps as steps_lib
 from chomp_data.loading import saved_states
 from chomp_data.mix import interleave
 from chomp_data.mix import mix_options
@@ -354,7 +353,7 @@ def _row_source(
 def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   """Returns the plan of a run of rows."""
   options, mix = run.data, None
-  steps = steps_lib.Steps(options.sizes, options.skip)
+  steps = options.steps
   if run.mix is None:
     ordered = row_sources(run, list(run.sources))
   else:
@@ -466,7 +465,7 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     datasets,
     buckets,
     schedule,
-    steps=steps_lib.Steps(run.data.sizes, run.data.skip),
+    steps=run.data.steps,
     stages=stages,
     bucket_stages=bucket_stages,
     fingerprints={

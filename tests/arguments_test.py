@@ -211,7 +211,7 @@ def calls(made):
   row_source = {"store": made.store, "seq_len": 16}
   iterator = {
     "process_input": process_input.of_pipeline(made.pipe, made.place, ()),
-    "seed": 0,
+    "run": config_options.read(made.data).data,
   }
   step, spans = {"step": 1}, made.spans
   fields = dict(vars(spans))

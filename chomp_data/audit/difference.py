@@ -154,7 +154,7 @@ def _edited(
 ) -> options_lib.RunOptions:
   """Returns a run with the skips, sizes and tombstones of a checkpoint."""
   steps = edits.steps_of(saved)
-  data = dataclasses.replace(run.data, skip=steps.skip)
+  data = dataclasses.replace(run.data, skip=edits.skip_of(steps))
   if "global_batch_size" in saved:
     data = dataclasses.replace(
       data, global_batch_size=None, batch_size_schedule=steps.sizes

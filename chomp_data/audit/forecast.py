@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.config import edits
 from chomp_data.plans import answers
 from chomp_data.plans import questions as questions_lib
 
@@ -218,7 +219,7 @@ def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
     changes += [(s, "batch_size", f"{n} rows") for s, n in run_steps.sizes]
   changes += [
     (first, "skip", f"data steps {first} .. {last} are left out")
-    for first, last in run_steps.skip
+    for first, last in edits.skip_of(run_steps)
   ]
   changes += [
     (int(step), "tombstones", "documents are gone")

@@ -117,9 +117,8 @@ def exposures(
     return counts
   ends = [steps.data_step(first), steps.data_step(last)]
   counts = questions.exposures(source, *ends)
-  for low, high in steps.skipped(last):
-    if low >= ends[0]:
-      counts -= questions.exposures(source, low, high)
+  for skip in steps.skips(*ends):
+    counts -= questions.exposures(source, *skip)
   return counts
 
 

@@ -57,6 +57,23 @@ TOMBSTONES = schema.Rule(
 )
 
 
+def steps(
+  sizes: steps_lib.Sizes, skip: Sequence[tuple[int, int]]
+) -> steps_lib.Steps:
+  """Returns the steps of a run.
+
+  Args:
+    sizes: (from data step, rows of a step).
+    skip: (first, last) data steps, both included, as in `config.data.skip`.
+  """
+  return steps_lib.Steps(sizes, [(first, last + 1) for first, last in skip])
+
+
+def skip_of(steps: steps_lib.Steps) -> tuple[tuple[int, int], ...]:
+  """Returns the (first, last) data steps of `config.data.skip`."""
+  return tuple((first, end - 1) for first, end in steps.skip)
+
+
 def skip_problems(path: str, skip: Sequence[tuple[int, int]]) -> list[str]:
   """Returns which ranges do not rise.
 
@@ -120,7 +137,7 @@ def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
       str(at): size for at, size in steps.sizes[1:]
     }
   if steps.skip:
-    fields["skip"] = {str(first): last for first, last in steps.skip}
+    fields["skip"] = {str(first): last for first, last in skip_of(steps)}
   return fields
 
 
@@ -162,7 +179,7 @@ def steps_of(fingerprint: Any) -> steps_lib.Steps:
   later = fingerprint.get("batch_size_schedule") or {}
   sizes |= {int(at): size for at, size in later.items()}
   skip = fingerprint.get("skip") or {}
-  return steps_lib.Steps(
+  return steps(
     sorted(sizes.items()),
     sorted((int(first), last) for first, last in skip.items()),
   )

@@ -111,6 +111,11 @@ class RunFields(schema.Options):
     """(from data step, rows of a step); in buckets each step counts as one."""
     return ((0, 1),)
 
+  @property
+  def steps(self) -> steps_lib.Steps:
+    """The steps of the run."""
+    return edits.steps(self.sizes, self.skip)
+
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     return edits.skip_problems(f"{path}.skip", self.skip)
@@ -144,7 +149,7 @@ class RunFields(schema.Options):
       "seed": self.seed,
       "epochs": self.epochs,
       "remainder": self.remainder,
-      **edits.fingerprint(steps_lib.Steps(self.sizes, self.skip)),
+      **edits.fingerprint(self.steps),
     }
 
 

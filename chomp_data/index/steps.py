@@ -6,7 +6,7 @@ A run has one order of rows. A *data step* is a batch of that order, the unit of
 stages, batch sizes, tombstones and keys. A *run step* is the unit of trainers
 and states. Run steps do not count skipped data steps:
 
-    sizes ((0, 2), (3, 4)), skip ((1, 1),)
+    sizes ((0, 2), (3, 4)), skip ((1, 2),)
     data step   0     1     2     3        4
     rows        0 1   2 3   4 5   6 .. 9   10 .. 13
     run step    0     -     1     2        3
@@ -29,8 +29,8 @@ class Steps:
 
   Attributes:
     sizes: (from data step, rows of a step), without entries of no change.
-    skip: (first, last) data steps that are skipped, both included, ascending
-      and not adjacent.
+    skip: (first, last + 1) of data steps that are skipped, ascending and not
+      adjacent.
   """
 
   def __init__(
@@ -40,7 +40,7 @@ class Steps:
 
     Args:
       sizes: (from data step, rows of a step), ascending from 0.
-      skip: (first, last) data steps, ascending and disjoint.
+      skip: (first, last + 1) of data steps, ascending and disjoint.
     """
     self.sizes: tuple[tuple[int, int], ...] = tuple(
       (at, size)
@@ -56,9 +56,9 @@ class Steps:
     ]
     self._row = [0, *itertools.accumulate(rows)]
     # After each skip, run step `_run[k]` reads data step `_data[k]`.
-    skipped_counts = [last - first + 1 for first, last in self.skip]
+    skipped_counts = [end - first for first, end in self.skip]
     before = [0, *itertools.accumulate(skipped_counts)]
-    self._data = [0, *(last + 1 for _, last in self.skip)]
+    self._data = [0, *(end for _, end in self.skip)]
     self._run = [at - n for at, n in zip(self._data, before, strict=True)]
 
   @property
@@ -109,8 +109,25 @@ class Steps:
 
   def skipped(self, run_step: int) -> list[tuple[int, int]]:
     """Returns the skips before a run step, as (first, last + 1)."""
-    step = self.data_step(run_step)
-    return [(low, high + 1) for low, high in self.skip if high < step]
+    return self.skips(0, self.data_step(run_step))
+
+  def skips(self, first: int, last: int) -> list[tuple[int, int]]:
+    """Returns the skips in data steps first to last - 1."""
+    return [skip for skip in self.skip if first <= skip[0] and skip[1] <= last]
+
+  def stretches(self, first: int, last: int) -> list[tuple[int, int]]:
+    """Returns the data steps that run steps first to last - 1 read.
+
+    Returns:
+      (first, last + 1) of consecutive data steps, none of them empty.
+    """
+    begin, stop = self.data_step(first), self.data_step(last)
+    skips = self.skips(begin, stop)
+    begins = [begin, *(end for _, end in skips)]
+    stops = [*(skip_first for skip_first, _ in skips), stop]
+    return [
+      (low, high) for low, high in zip(begins, stops, strict=True) if low < high
+    ]
 
   def alike(self, run_step: int) -> tuple[int, int | None]:
     """Returns the range of run steps around one with its size and without skip.
@@ -156,8 +173,8 @@ def _join_adjacent(
 ) -> tuple[tuple[int, int], ...]:
   """Joins adjacent ranges."""
   out: list[tuple[int, int]] = []
-  for first, last in skip:
-    if out and out[-1][1] + 1 == first:
+  for first, end in skip:
+    if out and out[-1][1] == first:
       first = out.pop()[0]
-    out.append((first, last))
+    out.append((first, end))
   return tuple(out)

@@ -7,7 +7,6 @@ counts as no sample.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterator
 import dataclasses
 
 import numpy as np
@@ -88,14 +87,6 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
       strict=True,
     )
   }
-
-
-def data_steps(plan: plan_lib.Plan, step: int) -> Iterator[tuple[int, int]]:
-  """Yields (first, last + 1) of the data steps that steps before one read."""
-  skipped = plan.steps.skipped(step)
-  firsts = [0, *(last for _, last in skipped)]
-  ends = [*(first for first, _ in skipped), plan.steps.data_step(step)]
-  yield from zip(firsts, ends, strict=True)
 
 
 def minus_skipped(

@@ -219,7 +219,7 @@ class Questions(abc.ABC):
     number = plan.source_names.index(source)
     if plan.sources and consumption.is_removed_before(plan, step):
       first_removed = plan.steps.before(plan.tombstones.first_step or 0)
-    for first, last in consumption.data_steps(plan, first_removed):
+    for first, last in plan.steps.stretches(0, first_removed):
       yield from self._documents(source, first, last)
     # From here on tombstones may remove tokens, which depends on the step: plan
     # the rows of all sources.
