@@ -126,7 +126,7 @@ def source_of(run, process, count, workers):
     for own in run.pipe.buckets
   }
   # Over one plan: copies of it for real processes cost most of the time.
-  source = run.source.for_rows(rows, None, None, None, encoded=False)
+  source = run.source.for_rows(rows, None, None, None)
   return Turns(source, workers)
 
 
