@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -46,13 +47,18 @@ _SLOW_S = 8.0
 _READ_S = 6.0
 _WRITE_S = 30.0
 
+# Errors that a user may meet.
+_REFUSALS = (
+  errors.StoreError,
+  errors.StateError,
+  errors.PrepareError,
+  FileNotFoundError,
+)
+
 STORES = ("zarr", "zarr zstd", "megatron", "levanter")
 # Formats with checksums of all that is read of them.
 SUMMED = ("zarr", "zarr zstd", "checkpoint", "state")
 FORMATS = (*STORES, "checkpoint", "state", "jsonl", "parquet")
-# Reads, lists and writes objects; all of its requests may fail.
-PREPARE = "prepare"
-_MAKERS = {**corrupt_test.FORMATS, PREPARE: corrupt_test.bucket_to_bucket}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +148,7 @@ def _stored(
         root = f"{scheme}://{servers.BUCKET}/{name.replace(' ', '-')}"
         place = directory / f"{scheme}-{name.replace(' ', '-')}"
         with _fresh(place):
-          read = _MAKERS[name](root, place)
+          read = corrupt_test.FORMATS[name](root, place)
           proxy.clear()
           contents = read(place / "read")
         everything.append(
@@ -179,12 +185,7 @@ def _outcome(
   try:
     with _fresh(directory):
       contents = stored.read(directory / "read")
-  except (
-    errors.StoreError,
-    errors.StateError,
-    errors.PrepareError,
-    FileNotFoundError,
-  ) as error:
+  except _REFUSALS as error:
     if passes:
       return f"{harness.UNCLEAR}: ended by a fault that passes: {error}"
     if stored.root.partition("://")[2] in str(error):
@@ -249,10 +250,6 @@ def _storm(rng: random.Random, stored: Stored) -> bool:
 
   stored.proxy.fault = fault
   return ends
-
-
-def _reset_or_storm(rng: random.Random, stored: Stored) -> bool:
-  return rng.choice((_reset, _storm))(rng, stored)
 
 
 def _short(rng: random.Random, stored: Stored) -> bool:
@@ -373,7 +370,7 @@ def _replaced(
 
 def _prepare(root: str, directory: pathlib.Path, output: str) -> None:
   del directory
-  options = {"shard_bytes": 2**15, "chunk": 2**10, "text_key": "text"}
+  options = {"shard_bytes": 2**15, "chunk": 2**10, "duplicates": "drop"}
   run.prepare(run.Options((f"{root}/input/*.jsonl",), output, **options))
 
 
@@ -417,15 +414,17 @@ def _writes(
   """Yields cases in which requests fail while something is written.
 
   Requests of any kind: those that read inputs in the bucket, listings, HEADs
-  and writes, which are not carried out, or are and their answers are lost.
+  and writes, which are not carried out, or are and their answers are lost; for
+  as long as is tried again, or for ever.
   """
 
   def case(number: int, name: str, proxy: servers.Proxy, root: str) -> str:
     write, read = _WRITES[name]
     place, output = directory / f"{number}", f"{root}/{name}-{number}"
     first = rng.randrange(num_requests[name, root])
-    last = first + rng.randint(1, _TRIES - 1)
-    fault = rng.choice((servers.RESET, 429, 500, 503, None))
+    fault = rng.choice((servers.RESET, 429, 500, 502, 503, 504, None))
+    passes = fault in (servers.RESET, None) or rng.random() < 0.7
+    last = first + rng.randint(1, _TRIES - 1) if passes else math.inf
     numbers = itertools.count()
 
     def chosen(request: servers.Request) -> bool:
@@ -442,7 +441,12 @@ def _writes(
       try:
         write(root, directory / "files", output)
       except Exception as error:
-        return f"{harness.UNCLEAR}: ended by a fault that passes: {error!r}"
+        if passes:
+          return f"{harness.UNCLEAR}: ended by a fault that passes: {error!r}"
+        names_it = root.partition("://")[2] in str(error)
+        if names_it and isinstance(error, _REFUSALS):
+          return harness.REFUSED
+        return f"{harness.UNCLEAR}: {error!r}"
       finally:
         proxy.clear()
       if time.monotonic() - began > _WRITE_S:
@@ -528,11 +532,11 @@ _HEDGING = harness.Guard("second requests", _without_hedging)
 FAULTS = (
   harness.Fault(
     "writes",
-    "up to 7 requests of a prepare from bucket to bucket, of a copy or of a"
-    " checkpoint fail, or their answers are lost: nothing is noticed",
+    "requests of a prepare from bucket to bucket, of a copy or of a checkpoint"
+    " fail, or their answers are lost: nothing is noticed; for ever: an error",
     _writes,
     _RETRIES,
-    few=18,
+    few=24,
     many=300,
   ),
   harness.Fault(
@@ -550,14 +554,6 @@ FAULTS = (
     _RETRIES,
     few=24,
     many=500,
-  ),
-  harness.Fault(
-    "prepare-in-buckets",
-    "resets, 429 and 5xx of any request of `prepare`, from bucket to bucket",
-    functools.partial(_cases, (PREPARE,), _reset_or_storm),
-    _RETRIES,
-    few=12,
-    many=100,
   ),
   harness.Fault(
     "short-bodies",

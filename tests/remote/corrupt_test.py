@@ -157,18 +157,6 @@ def prepared(name):
   return make
 
 
-def bucket_to_bucket(root, directory):
-  pattern, _ = beam_bucket_test.corpus(root, directory)
-
-  def read(target):
-    output = f"{root}/{target.parent.name}/out"
-    options = {"shard_bytes": 2**15, "chunk": 2**12, "duplicates": "drop"}
-    run.prepare(run.Options((pattern,), output, **options))
-    return stores.open_store(output).hash
-
-  return read
-
-
 def beam(root, directory):
   pattern, _ = beam_bucket_test.corpus(root, directory)
 
