@@ -317,49 +317,40 @@ class Retries:
         raised.
     """
     try:
-      return self._call(ask, sent, label, error_of)
+      began = time.monotonic()
+      num_same, last_answer = 0, None
+      for delay in (*RETRY_DELAYS_S, None):
+        try:
+          answer = ask()
+          self.has_answered = True
+          return answer
+        except (errors.StoreError, FileNotFoundError, Refused):
+          self.has_answered = True
+          raise
+        except DamagedAnswer as error:
+          sent.corrupt += 1
+          is_same = error.answer is not None and error.answer == last_answer
+          num_same, last_answer = num_same * is_same + 1, error.answer
+          if delay is None or num_same >= _SAME_ANSWERS or _ending.is_set():
+            raise error.error from error
+          reason = str(error)
+        except Exception as error:  # pylint: disable=broad-except
+          reason, num_same = reason_of(error), 0
+          is_hopeless = not (self.has_answered or _reached(error)) and (
+            sent.retries >= _TRIES_UNREACHED
+          )
+          if (
+            delay is None
+            or is_permanent(error)
+            or is_hopeless
+            or _ending.is_set()
+          ):
+            raise error_of(error, time.monotonic() - began) from error
+        sent.retries += 1
+        _log(label, delay, reason)
+        _sleep(delay)
     finally:
       counts.add(sent)
-
-  def _call(
-    self,
-    ask: Callable[[], _T],
-    sent: Requests,
-    label: str,
-    error_of: Callable[[Exception, float], Exception],
-  ) -> _T:
-    began = time.monotonic()
-    num_same, last_answer = 0, None
-    for delay in (*RETRY_DELAYS_S, None):
-      try:
-        answer = ask()
-        self.has_answered = True
-        return answer
-      except (errors.StoreError, FileNotFoundError, Refused):
-        self.has_answered = True
-        raise
-      except DamagedAnswer as error:
-        sent.corrupt += 1
-        is_same = error.answer is not None and error.answer == last_answer
-        num_same, last_answer = num_same * is_same + 1, error.answer
-        if delay is None or num_same >= _SAME_ANSWERS or _ending.is_set():
-          raise error.error from error
-        reason = str(error)
-      except Exception as error:  # pylint: disable=broad-except
-        reason, num_same = reason_of(error), 0
-        is_hopeless = not (self.has_answered or _reached(error)) and (
-          sent.retries >= _TRIES_UNREACHED
-        )
-        if (
-          delay is None
-          or is_permanent(error)
-          or is_hopeless
-          or _ending.is_set()
-        ):
-          raise error_of(error, time.monotonic() - began) from error
-      sent.retries += 1
-      _log(label, delay, reason)
-      _sleep(delay)
     raise AssertionError("unreachable")
 
 

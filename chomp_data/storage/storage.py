@@ -215,11 +215,6 @@ class Storage(abc.ABC):
     GCS lists no generations: the version of its objects is None here.
     """
 
-  def version(self, name: str) -> int | str | None:
-    """Returns an object's version, or None if there is none."""
-    info = self.head(name)
-    return None if info is None else info.version
-
 
 @contextlib.contextmanager
 def _in_memory(objects: Storage, name: str) -> Iterator[BinaryIO]:

@@ -202,7 +202,7 @@ from chomp_data.storage import opening
 place = opening.open_storage(sys.argv[1])
 assert place.put("a", b"1", create=True)
 assert place.get("a") == b"1"
-assert place.version("none") is None
+assert place.head("none") is None
 """
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
