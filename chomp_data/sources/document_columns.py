@@ -19,7 +19,8 @@ from chomp_data.stores import side_index
 # Below this a pass over all lengths takes a few milliseconds, and the numbers
 # of these documents take a few megabytes.
 MIN_ON_DISK = 1 << 18
-# Part of the key of every file; raise it where arrays are computed otherwise.
+# Part of the key of what `load_or_build` writes; raise it where arrays are
+# computed differently. What `load_or_build_parts` writes has other names then.
 _VERSION = 1
 _UINT32_MAX = np.iinfo(np.uint32).max
 
