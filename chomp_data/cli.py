@@ -71,7 +71,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
   def checked(argv: Sequence[str]) -> Any:
     try:
-      with told_failures():
+      with failures_in_one_line():
         return main(argv)
     except app.UsageError as error:
       # absl would print all of --help around it.
@@ -90,7 +90,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
 
 @contextlib.contextmanager
-def told_failures() -> Iterator[None]:
+def failures_in_one_line() -> Iterator[None]:
   """Ends in one line where what is in `FAILURES` is raised.
 
   And in silence where nobody reads what is printed any more: `| head` had
@@ -247,7 +247,7 @@ def refuse_arguments(arguments: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(arguments)}")
 
 
-def log_own_messages(tool: str) -> None:
+def log_project_messages(tool: str) -> None:
   """Shows this project's messages, and of libraries warnings only.
 
   Args:
@@ -398,7 +398,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-  with told_failures():  # `--help | head` is none.
+  with failures_in_one_line():  # `--help | head` is none.
     return _parsed(argv)
 
 

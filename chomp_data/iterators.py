@@ -246,7 +246,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     # How many checkpoints were saved, and how often the step was set.
     self._saves = self._moves = 0
     # The counts of the current workers, and the sums of those before them.
-    self._worker_reads: tuple[handover.Board | None, list[int]] = (None, [])
+    self._worker_reads: tuple[handover.WorkerMemory | None, list[int]] = (
+      None,
+      [],
+    )
 
   @property
   def step(self) -> int:
@@ -271,12 +274,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _worker_counts(self) -> list[int]:
     """Returns what all workers so far have read, one number a count."""
-    board, ended = self._worker_reads
+    worker_memory, ended = self._worker_reads
     reads = self._input.source.reads.by_source()
     ended = ended or [0] * len(reads_lib.counts(reads))
-    if board is None:
+    if worker_memory is None:
       return ended
-    return [sum(both) for both in zip(board.counts(), ended, strict=True)]
+    return [
+      sum(both) for both in zip(worker_memory.counts(), ended, strict=True)
+    ]
 
   @property
   def waits(self) -> Waits:
@@ -375,19 +380,19 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._first = True
       if self._peers is not None:
         self._join(self._peers)
-      board, count = None, self._processes()
+      worker_memory, count = None, self._processes()
       if count:
-        # Each start of workers has another board.
+        # Each start of workers has another memory.
         counts = self._worker_counts()
-        board = handover.Board(count, len(counts))
-        self._worker_reads = board, counts
+        worker_memory = handover.WorkerMemory(count, len(counts))
+        self._worker_reads = worker_memory, counts
       loader = feed.data_loader(
         self._input.source,
         first_step=self._step,
         seed=self._run.seed,
         operations=self._input.transforms,
         worker_count=count,
-        board=board,
+        worker_memory=worker_memory,
       )
       if self._input.accounts is not None:
         count_into = self._input.source.count_into
@@ -399,8 +404,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         loader,
         self._input.placer,
         self._run.prefetch,
-        board,
-        sums=self._input.source.handed_out,
+        worker_memory,
+        sums=self._input.source.certificate_sums,
         first_step=self._step,
       )
       # An iterator that is dropped takes its threads and workers with it.

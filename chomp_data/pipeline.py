@@ -143,7 +143,9 @@ class Pipeline:
     yield from questions.warnings()
     if num_steps is not None:
       yield from questions.unserved(num_steps)
-      yield from questions.repeats(num_steps, self.run_options.max_epochs)
+      yield from questions.repeat_warnings(
+        num_steps, self.run_options.max_epochs
+      )
 
   @property
   def num_steps(self) -> int | None:

@@ -416,7 +416,7 @@ def main(argv: Sequence[str]) -> None:
   if not _WORKDIR.value:
     raise app.UsageError("--config and --workdir must be given.")
   config = cli.config(_CONFIG, _DATASET_MIX, _SECTIONS)
-  cli.log_own_messages(__file__)
+  cli.log_project_messages(__file__)
   try:
     train(read(config), pathlib.Path(_WORKDIR.value))
   except (

@@ -187,7 +187,7 @@ def test_help_is_no_failure(flag):
 def test_a_refused_state_names_flags_on_the_command_line():
   error = errors.StateError("Pass `allow_changes`.", "Pass `--allow_change`.")
   assert str(error) == "Pass `allow_changes`."
-  with pytest.raises(SystemExit) as ended, cli.told_failures():
+  with pytest.raises(SystemExit) as ended, cli.failures_in_one_line():
     raise error
   assert ended.value.code == "error: Pass `--allow_change`."
 

@@ -51,7 +51,7 @@ class Visit:
   exposure: int
 
 
-def trail(pipe: pipeline.Pipeline, source: str, document: int) -> trails.Trail:
+def places(pipe: pipeline.Pipeline, source: str, document: int) -> trails.Trail:
   """Returns the places of a document: the data steps and rows that hold it.
 
   Args:
@@ -126,7 +126,7 @@ class Visits:
   """The visits of one document in a run."""
 
   def __init__(self, pipe: pipeline.Pipeline, source: str, document: int):
-    """Looks for nothing yet.
+    """Finds the places of the document in the plan.
 
     Args:
       pipe: The run.
@@ -136,7 +136,7 @@ class Visits:
     self._pipe = pipe
     self._source = source
     self._document = document
-    self._trail = trail(pipe, source, document)
+    self._trail = places(pipe, source, document)
     number = pipe.source_names.index(source)
     self._touched, self._gone = pipe.run_plan.tombstones.times(number, document)
     self._counted: dict[int, int] = {}

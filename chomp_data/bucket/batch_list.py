@@ -42,7 +42,7 @@ class BatchList(prefix_sums.PrefixSums):
   def __init__(
     self, order: batch_order.BatchOrder, units: np.ndarray | SampleUnits
   ):
-    """Binds an order; sums nothing yet.
+    """Binds an order; sums nothing.
 
     Args:
       order: The order of the batches.

@@ -97,7 +97,7 @@ class BucketSchedule:
     self._names = tuple(groups)
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
-    repeats = policies.named(exhaustion).repeats
+    repeats = policies.by_name(exhaustion).repeats
     num_epochs = {name: max_epochs.get(name, epochs) for name in groups}
     whole_lists = {
       name: batch_list.BatchList(

@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
   """
   args = parser().parse_args(argv)
   try:
-    with cli.told_failures():
+    with cli.failures_in_one_line():
       status = args.run(args)
   except KeyboardInterrupt:
     sys.exit("interrupted; nothing was published")

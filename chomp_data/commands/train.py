@@ -535,7 +535,7 @@ def main(argv: Sequence[str]) -> int:
     )
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   cli.output_file(_BATCH_HASHES)
-  cli.log_own_messages(__file__)
+  cli.log_project_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(
       _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value

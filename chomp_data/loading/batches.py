@@ -122,7 +122,7 @@ class BatchSource(workers.SentToWorkers):
       columns: Those of rows whose tokens are read, by bucket; None is all.
       counted: By bucket, bool[R], the rows that no process before this one
         holds; None is all.
-      certificate: Whether `handed_out` sums the tokens too.
+      certificate: Whether `certificate_sums` sums the tokens too.
     """
     self._plan = plan
     # To plan some rows of a mix takes as long as to plan all of them.
@@ -284,7 +284,7 @@ class BatchSource(workers.SentToWorkers):
       return self
     return BatchSource(**{**self.arguments(), "stride": count})
 
-  def handed_out(self, step: int) -> certifying.Sums:
+  def certificate_sums(self, step: int) -> certifying.Sums:
     """Returns what a step holds that was read a moment ago, as sums."""
     with self._lock:
       return self._sums[step]

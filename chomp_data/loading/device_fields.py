@@ -57,12 +57,12 @@ def placer(
   if asked == "never" or (asked == "auto" and not on_accelerators(sharding)):
     return place
   reasons = [
-    f"{operations_lib.named(operation)}, which is not made for devices"
+    f"{operations_lib.fingerprint_of(operation)}, which is not made for devices"
     for operation in config_operations
     if not getattr(operation, "on_devices", False)
   ]
   if operations:
-    names = ", ".join(map(operations_lib.named, operations))
+    names = ", ".join(map(operations_lib.fingerprint_of, operations))
     reasons.append(f"transforms of batches on the host ({names})")
   if not plan.sources:
     reasons.append("buckets, which hold arrays")

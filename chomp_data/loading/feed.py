@@ -24,7 +24,7 @@ def data_loader(
   seed: int = 0,
   operations: Sequence[grain.transforms.Map] = (),
   worker_count: int = 0,
-  board: handover.Board | None = None,
+  worker_memory: handover.WorkerMemory | None = None,
 ) -> grain.DataLoader:
   """Returns a Grain loader of one process's batches.
 
@@ -34,7 +34,8 @@ def data_loader(
     seed: Seeds random transforms.
     operations: Transforms over whole batches.
     worker_count: Child processes that read; 0 reads in this one.
-    board: Where they tell what happens; batches then come with their sums.
+    worker_memory: Where they tell what happens; batches then come with their
+      sums.
 
   Returns:
     The loader. Its order does not depend on worker_count.
@@ -67,5 +68,5 @@ def data_loader(
     "worker_count": worker_count,
   }
   if worker_count:
-    return workers.WorkerLoader(board=board, **options)
+    return workers.WorkerLoader(worker_memory=worker_memory, **options)
   return grain.DataLoader(**options)

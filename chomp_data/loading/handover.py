@@ -59,7 +59,7 @@ class Handed:
   pieces: tuple[slice, ...] = ()
 
 
-class Board:
+class WorkerMemory:
   """What workers tell while they run, and where they put their batches.
 
   A worker tells how often it gave a sign of life, first when it begins,
@@ -68,7 +68,7 @@ class Board:
   """
 
   def __init__(self, worker_count: int, num_counts: int = 0):
-    """Makes the board; its memory goes with it and with the batches.
+    """Allocates the memory, which is freed with this object and the batches.
 
     Args:
       worker_count: Processes that write to it.
@@ -212,7 +212,7 @@ class Board:
   def close(self) -> None:
     """Refuses new workers, and batches that have not arrived."""
     self._closes()
-    # Who asks for counts may keep the board: memory goes with the batches.
+    # Who asks for counts may keep this object: memory goes with the batches.
     self._buffers.clear()
 
   def _free_buffer(self) -> int | None:

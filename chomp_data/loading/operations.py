@@ -29,7 +29,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _NAME = re.compile(r"[\w.<>]+")
 
 
-def named(operation: Any) -> str:
+def fingerprint_of(operation: Any) -> str:
   """Returns what decides what a transform does, as text.
 
   Raises:

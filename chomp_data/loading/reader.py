@@ -65,7 +65,7 @@ class Reader:
     loader: Any,
     place: Callable,
     depth: int,
-    board: handover.Board | None = None,
+    worker_memory: handover.WorkerMemory | None = None,
     *,
     sums: Callable[[int], Any] | None = None,
     first_step: int = 0,
@@ -76,17 +76,17 @@ class Reader:
       loader: Makes an iterator over host batches.
       place: Puts a host batch on devices.
       depth: Batches kept ready.
-      board: Where the loader's processes tell what happens; None where it
-        starts none. It is closed when they have ended.
-      sums: Of the step that the loader has given; with a board they come with
-        the batches.
+      worker_memory: Where the loader's processes tell what happens; None where
+        it starts none. It is closed when they have ended.
+      sums: Of the step that the loader has given; with `worker_memory` they
+        come with the batches.
       first_step: The loader's first.
     """
     self._sums = sums
     self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._closing = False
-    self._board = board
+    self._worker_memory = worker_memory
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
     self._workers: list[Any] = []
@@ -131,7 +131,10 @@ class Reader:
         dead = [p for p in self._known_workers() if not p.is_alive()]
         # What ends a worker's batches waits for its turn, however long those
         # of other workers take.
-        lost = self._board is not None and len(dead) > self._board.ended()
+        lost = (
+          self._worker_memory is not None
+          and len(dead) > self._worker_memory.ended()
+        )
         dead_since = (dead_since or now) if lost else None
         if dead_since:
           self._check_bus(step)
@@ -197,7 +200,7 @@ class Reader:
     """Stops the thread and the workers at the end of the process."""
     if self.stop():
       return
-    if self._board is not None:
+    if self._worker_memory is not None:
       workers.leave_at_exit()
     else:
       self._thread.stop_at_exit()
@@ -220,17 +223,17 @@ class Reader:
       self._closing = True
       if isinstance(iterator, workers.WorkerIterator):
         iterator.stop_workers()
-    if self._board is not None:
-      self._board.close()
+    if self._worker_memory is not None:
+      self._worker_memory.close()
 
   def _with_sums(self, step: int, item: Any) -> tuple[Any, Any]:
-    if self._board is not None:
+    if self._worker_memory is not None:
       return item
     return item, None if self._sums is None else self._sums(step)
 
   def _beats(self) -> int:
-    board = self._board
-    return heartbeat.beats() if board is None else board.beats()
+    worker_memory = self._worker_memory
+    return heartbeat.beats() if worker_memory is None else worker_memory.beats()
 
   def _check_bus(self, step: int) -> None:
     """Says what a worker died of where its own words would say nothing."""
@@ -244,16 +247,16 @@ class Reader:
 
   def _worker_error(self) -> BaseException | None:
     """Returns what a worker failed with, where that is slow to arrive."""
-    return None if self._board is None else self._board.error()
+    return None if self._worker_memory is None else self._worker_memory.error()
 
   def _workers_start(self, now: float) -> bool:
-    board = self._board
-    waits = board is not None and not board.begun()
+    worker_memory = self._worker_memory
+    waits = worker_memory is not None and not worker_memory.begun()
     return waits and now < self._starts_until
 
   def _batches(self, iterator: grain.DataLoaderIterator) -> Iterator[Any]:
     """Yields batches; Grain starts its workers at the first one."""
-    if self._board is None:
+    if self._worker_memory is None:
       iterator.start_prefetch()
       yield from iterator
       return

@@ -220,14 +220,14 @@ def with_operations(
 
   Args:
     fingerprint: The run's.
-    operations: Transforms over batches; see `operations.named`.
+    operations: Transforms over batches; see `operations.fingerprint_of`.
 
   Raises:
     ConfigError: If the `fingerprint` of one is not of JSON values.
   """
   if not operations:
     return dict(fingerprint)
-  names = [operations_lib.named(operation) for operation in operations]
+  names = [operations_lib.fingerprint_of(operation) for operation in operations]
   return {**fingerprint, "operations": names}
 
 

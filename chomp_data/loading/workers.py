@@ -101,24 +101,27 @@ class LastOperation:
   """
 
   def __init__(
-    self, source: Any, board: handover.Board, first_step: int | None
+    self,
+    source: Any,
+    worker_memory: handover.WorkerMemory,
+    first_step: int | None,
   ):
     """Remembers whom to tell.
 
     Args:
       source: The loader's source, with `reads`.
-      board: Where to tell what happens, and to put batches.
+      worker_memory: Where to tell what happens, and to put batches.
       first_step: The step of the loader's first record, for sums to go with
         each batch, as (batch, sums); None: without.
     """
     # In a worker this is the very object that Grain reads through.
     self._source = source
-    self._board = board
+    self._worker_memory = worker_memory
     self._first_step = first_step
 
   def __call__(self, input_iterator: Iterator[Any]) -> Iterator[Any]:
     """Yields a worker's records, their batches handed over."""
-    heartbeat.on_beat(self._board.tell_beats)
+    heartbeat.on_beat(self._worker_memory.tell_beats)
     heartbeat.beat()
     record = True
     while record is not None:
@@ -128,21 +131,21 @@ class LastOperation:
           if record is not None:
             if self._first_step is not None:
               step = self._first_step + record.metadata.index
-              record.data = record.data, self._source.handed_out(step)
-            record.data = self._board.hand_over(record.data)
+              record.data = record.data, self._source.certificate_sums(step)
+            record.data = self._worker_memory.hand_over(record.data)
       except Exception as error:
         self._tell_counts()
-        self._board.tell_end(error)
+        self._worker_memory.tell_end(error)
         raise
       self._tell_counts()
       if record is None:
-        self._board.tell_end()
+        self._worker_memory.tell_end()
       else:
         yield record
 
   def _tell_counts(self) -> None:
     counts = reads_lib.counts(self._source.reads.by_source())
-    self._board.tell_counts(counts)
+    self._worker_memory.tell_counts(counts)
 
 
 class WorkerLoader(grain.DataLoader):
@@ -151,35 +154,42 @@ class WorkerLoader(grain.DataLoader):
   Its states are those of `grain.DataLoader`.
   """
 
-  def __init__(self, *, board: handover.Board | None = None, **options: Any):
+  def __init__(
+    self, *, worker_memory: handover.WorkerMemory | None = None, **options: Any
+  ):
     """Binds batches.
 
     Args:
-      board: What the workers of its one iterator share with this process, for
-        (batch, sums); None: each iterator has its own, for batches alone.
+      worker_memory: What the workers of its one iterator share with this
+        process, for (batch, sums); None: each iterator has its own, for
+        batches alone.
       **options: Of `grain.DataLoader`; with workers.
     """
     super().__init__(**options)
-    self._board = board
+    self._worker_memory = worker_memory
     self._of_workers: dict[str, Any] = options
 
   def __iter__(self) -> "WorkerIterator":
-    return WorkerIterator(self, self._board or self.new_board())
+    return WorkerIterator(self, self._worker_memory or self.new_worker_memory())
 
-  def new_board(self) -> handover.Board:
+  def new_worker_memory(self) -> handover.WorkerMemory:
     """Returns what the workers of an iterator share with this process."""
     source = self._of_workers["data_source"]
-    return handover.Board(
+    return handover.WorkerMemory(
       self._of_workers["worker_count"],
       len(reads_lib.counts(source.reads.by_source())),
     )
 
-  def handing_over(self, board: handover.Board) -> grain.DataLoader:
+  def handing_over(
+    self, worker_memory: handover.WorkerMemory
+  ) -> grain.DataLoader:
     """Returns a loader of what workers hand over."""
     options = self._of_workers
-    # Who gives a board wants sums of what is handed out, too.
-    first = None if self._board is None else options["sampler"].first_step
-    last = LastOperation(options["data_source"], board, first)
+    # With `worker_memory` come the certificate's sums, too.
+    first = (
+      None if self._worker_memory is None else options["sampler"].first_step
+    )
+    last = LastOperation(options["data_source"], worker_memory, first)
     return grain.DataLoader(
       **{**options, "operations": [*options["operations"], last]}
     )
@@ -188,13 +198,15 @@ class WorkerLoader(grain.DataLoader):
 class WorkerIterator(grain.DataLoaderIterator):
   """Batches of workers; its state is Grain's."""
 
-  def __init__(self, loader: WorkerLoader, board: handover.Board):
+  def __init__(
+    self, loader: WorkerLoader, worker_memory: handover.WorkerMemory
+  ):
     """Begins with the loader's first step."""
     check_guard()
     semaphores.name_and_sweep()
-    super().__init__(loader.handing_over(board), state=None)
+    super().__init__(loader.handing_over(worker_memory), state=None)
     self._loader = loader
-    self._board = board
+    self._worker_memory = worker_memory
 
   def __next__(self) -> Any:
     try:
@@ -208,14 +220,14 @@ class WorkerIterator(grain.DataLoaderIterator):
         self.stop_workers()
         raise InputError(_GUARD) from None
       raise EndedError(died("a loader worker", [code])) from None
-    return self._board.take(handed)
+    return self._worker_memory.take(handed)
 
   def set_state(self, state: bytes) -> None:
     """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
     # Others: what those at work have on its way is not taken.
     self.stop_workers()
-    self._board = self._loader.new_board()
-    super().__init__(self._loader.handing_over(self._board), state=None)
+    self._worker_memory = self._loader.new_worker_memory()
+    super().__init__(self._loader.handing_over(self._worker_memory), state=None)
     super().set_state(state)
 
   def stop_workers(self) -> None:

@@ -80,7 +80,7 @@ EXHAUSTIONS: dict[str, Exhaustion] = {
 }
 
 
-def named(name: str) -> Exhaustion:
+def by_name(name: str) -> Exhaustion:
   """Returns a policy.
 
   Raises:

@@ -149,7 +149,7 @@ class Interleave:
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
   ):
-    """Checks the stages and the rows of sources; computes nothing yet.
+    """Checks the stages and the rows of sources; computes nothing.
 
     Args:
       sequences: Units of each source's rows. Their order numbers the sources
@@ -168,7 +168,7 @@ class Interleave:
       ValueError: If a stage names an unknown source, its weights are too far
         apart, stages are not sorted, or repeated rows consume nothing.
     """
-    policies.named(exhaustion)
+    policies.by_name(exhaustion)
     self._exhaustion = exhaustion
     self._numbers = {name: i for i, name in enumerate(sequences)}
     self._stages = tuple(stages)
@@ -222,7 +222,7 @@ class Interleave:
   @property
   def _policy(self) -> policies.Exhaustion:
     # Looked up by name, because functions of a policy cannot be pickled.
-    return policies.named(self._exhaustion)
+    return policies.by_name(self._exhaustion)
 
   @property
   def names(self) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ class OrderedDocuments:
   """The documents of a store in the order of one epoch."""
 
   def __init__(self, documents: Documents, epoch: int):
-    """Stores the arguments; computes nothing yet.
+    """Stores the arguments; computes nothing.
 
     Args:
       documents: The documents.

@@ -82,7 +82,7 @@ class WindowPacking:
     seq_len: int,
     order_key: int,
   ):
-    """Stores the arguments; opens and packs nothing yet.
+    """Stores the arguments; opens and packs nothing.
 
     Args:
       documents: The documents whose windows are packed.
@@ -167,7 +167,7 @@ class PackedOrder:
   """
 
   def __init__(self, packing: WindowPacking, epoch: int):
-    """Stores the arguments; opens and packs nothing yet.
+    """Stores the arguments; opens and packs nothing.
 
     Args:
       packing: Packs windows.

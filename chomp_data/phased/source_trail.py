@@ -42,7 +42,7 @@ class SourceTrail:
   """Rows of a source, in its order, that hold a span of one document."""
 
   def __init__(self, source: Ordered, document: int):
-    """Binds a document; computes nothing yet.
+    """Binds a document; computes nothing.
 
     Args:
       source: The source in its order.

@@ -89,7 +89,7 @@ class Accounts:
   def __init__(
     self, plan: plan_lib.Plan, entries: Sequence[Mapping[str, str]] = ()
   ):
-    """Computes nothing yet.
+    """Stores the arguments; computes nothing.
 
     Args:
       plan: The run.

@@ -186,7 +186,7 @@ class BatchesQuestions(questions.Questions):
 
   def warnings(self) -> list[str]:
     """Returns a sentence for each bucket that a stage passes very often."""
-    lines = summary.repeats(self.plan)
+    lines = summary.repeat_warnings(self.plan)
     return [f"{self.plan.path}.buckets.stages: {line}." for line in lines]
 
   def describe(self) -> list[str]:

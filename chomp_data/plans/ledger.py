@@ -160,7 +160,7 @@ class Ledger:
   """Running totals at the steps of a reader. Threads may share it."""
 
   def __init__(self, plan: plan_lib.Plan):
-    """Counts nothing yet.
+    """Stores the arguments; counts nothing.
 
     Args:
       plan: The run.

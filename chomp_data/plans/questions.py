@@ -128,7 +128,7 @@ class Questions(abc.ABC):
       num_steps: The number of steps of the run.
     """
 
-  def repeats(
+  def repeat_warnings(
     self, num_steps: int, max_epochs: Mapping[str, int | None]
   ) -> list[str]:
     """Returns a sentence for each source that is repeated more than intended.

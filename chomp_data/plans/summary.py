@@ -69,7 +69,7 @@ def stage_text(
   return f"from step {first}: {shares}"
 
 
-def repeats(plan: batches_plan.BatchesPlan) -> list[str]:
+def repeat_warnings(plan: batches_plan.BatchesPlan) -> list[str]:
   """Returns a warning for each bucket that a stage passes very often."""
   lines = []
   for begins, first, last, _ in _spans(plan):

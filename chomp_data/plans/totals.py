@@ -70,7 +70,7 @@ class PlanTotals:
   """
 
   def __init__(self, questions: questions_lib.Questions):
-    """Computes nothing yet.
+    """Stores the arguments; computes nothing.
 
     Args:
       questions: The questions about the run.

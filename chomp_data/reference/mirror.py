@@ -201,7 +201,7 @@ class Mirror:
     steps = sorted(_complete(names))
     newest = set(steps if self._keep is None else steps[-self._keep :])
     prefixes = (f"{step}/{COMPLETE}", f"{step}/{attempt}/")
-    gone = [
+    removed_names = [
       name
       for name in names
       if (number := _step(name)) is not None
@@ -210,10 +210,12 @@ class Mirror:
       and not name.startswith(prefixes)
     ]
     # First what makes a step whole, so that none is seen with parts of it gone.
-    self._place.delete(name for name in gone if name.endswith(COMPLETE))
+    self._place.delete(
+      name for name in removed_names if name.endswith(COMPLETE)
+    )
     _for_all(
       lambda name: self._place.delete([name]),
-      (name for name in gone if not name.endswith(COMPLETE)),
+      (name for name in removed_names if not name.endswith(COMPLETE)),
     )
 
   def _damaged(self, step: int, got: str) -> DamagedError:

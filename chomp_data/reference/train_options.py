@@ -204,7 +204,7 @@ def _input_problems(
     questions, max_epochs = pipe.accounts.questions, pipe.run_options.max_epochs
     for line in [
       *questions.unserved(train.num_steps),
-      *questions.repeats(train.num_steps, max_epochs),
+      *questions.repeat_warnings(train.num_steps, max_epochs),
     ]:
       logging.warning("%s", line)
   return problems

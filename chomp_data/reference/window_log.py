@@ -192,7 +192,8 @@ class WindowLog:
       wait_s: Seconds waited for input so far.
     """
     self._began, self._wait_s = time.perf_counter(), wait_s
-    self.steps = self._all_masked = self._positions = 0
+    self.steps: int = 0
+    self._all_masked = self._positions = 0
     self._total = _Sums()
 
   def leave_out(self, seconds: float) -> None:

@@ -212,7 +212,7 @@ class PrefixSums:
     num_rows: int | None,
     per_row: int | None = None,
   ):
-    """Stores the arguments; sums nothing yet.
+    """Stores the arguments; sums nothing.
 
     Args:
       source: The rows, in their order.

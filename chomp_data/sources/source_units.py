@@ -37,7 +37,7 @@ class SourceUnits(prefix_sums.PrefixSums):
   def __init__(
     self, source: row_source.RowSource, unit: str, max_epochs: int | None
   ):
-    """Sums nothing yet.
+    """Stores the arguments; sums nothing.
 
     Args:
       source: The rows, in their order.

@@ -108,8 +108,8 @@ class Turns:
   def read(self, steps):
     return [self[step] for step in steps]
 
-  def handed_out(self, step):
-    return self._at(step).handed_out(step)
+  def certificate_sums(self, step):
+    return self._at(step).certificate_sums(step)
 
   def count_into(self, ledger):
     del ledger

@@ -563,7 +563,9 @@ class Unable:
 
 
 def test_a_loader_that_cannot_begin_says_why():
-  own = reader.Reader(Unable(), lambda batch: batch, 2, handover.Board(1))
+  own = reader.Reader(
+    Unable(), lambda batch: batch, 2, handover.WorkerMemory(1)
+  )
   with pytest.raises(OSError, match="no space for workers"):
     own.get(0, timeout_s=30)
   own.stop()

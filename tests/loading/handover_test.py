@@ -27,7 +27,7 @@ from tests import laws
 
 def pair(count=1):
   """Returns a board and what its workers have of it."""
-  board = handover.Board(count)
+  board = handover.WorkerMemory(count)
   return board, [pickle.loads(pickle.dumps(board)) for _ in range(count)]
 
 
@@ -170,7 +170,7 @@ def num_maps():
 
 def test_a_worker_that_begins_late_writes_to_no_other_file(tmp_path):
   before = descriptors()
-  board = handover.Board(1)
+  board = handover.WorkerMemory(1)
   state = pickle.dumps(board)
   (number,) = descriptors() - before
   board.close()
@@ -187,7 +187,7 @@ def test_a_worker_that_begins_late_writes_to_no_other_file(tmp_path):
 
 
 def test_what_workers_tell_is_summed():
-  board, (one, two) = handover.Board(2, 3), (None, None)
+  board, (one, two) = handover.WorkerMemory(2, 3), (None, None)
   one, two = (pickle.loads(pickle.dumps(board)) for _ in range(2))
   assert not board.begun()
   one.tell_beats(4)

@@ -45,27 +45,29 @@ class Told(Plain):
 
 
 def test_a_transform_goes_by_class_and_what_it_tells():
-  assert operations.named(Scale(2)) == "Scale(by=2, how=None)"
-  assert operations.named(Plain()) == "Plain"
-  assert operations.named(Shown()) == "Shown shown 3"
-  assert operations.named(Told(8)) == 'Told {"at": [1, 2], "size": 8}'
+  assert operations.fingerprint_of(Scale(2)) == "Scale(by=2, how=None)"
+  assert operations.fingerprint_of(Plain()) == "Plain"
+  assert operations.fingerprint_of(Shown()) == "Shown shown 3"
+  assert operations.fingerprint_of(Told(8)) == 'Told {"at": [1, 2], "size": 8}'
 
 
 def test_functions_among_the_fields_go_without_an_address():
-  assert operations.named(Scale(2, doubled)) == (
+  assert operations.fingerprint_of(Scale(2, doubled)) == (
     "Scale(by=2, how=<function doubled>)"
   )
 
 
 def test_what_is_not_compared_is_not_told():
-  assert operations.named(Scale(2, seen=[1])) == operations.named(Scale(2))
+  assert operations.fingerprint_of(
+    Scale(2, seen=[1])
+  ) == operations.fingerprint_of(Scale(2))
 
 
 def test_a_fingerprint_that_is_no_json_is_refused():
   with pytest.raises(
     errors.ConfigError, match=r"`Told\.fingerprint` must be of JSON values"
   ):
-    operations.named(Told(object()))
+    operations.fingerprint_of(Told(object()))
 
 
 class Hidden(Plain):
@@ -111,17 +113,19 @@ def test_options_that_only_pythons_own_repr_would_tell_are_refused(
     match=rf"`{name}` must tell its options, got .* object at 0x.*"
     r"dataclass.*`__repr__`.*`fingerprint`",
   ):
-    operations.named(operation)
+    operations.fingerprint_of(operation)
   with pytest.raises(errors.ConfigError, match="must tell its options"):
     iterators.make_iterator(data, operations=[operation])
 
 
 def test_what_holds_nothing_hides_nothing():
-  assert operations.named(Scale(2, Plain())).startswith("Scale(by=2, how=<")
-  assert operations.named(Scale(2, functools.partial(doubled, 3))) == (
+  assert operations.fingerprint_of(Scale(2, Plain())).startswith(
+    "Scale(by=2, how=<"
+  )
+  assert operations.fingerprint_of(Scale(2, functools.partial(doubled, 3))) == (
     "Scale(by=2, how=functools.partial(<function doubled>, 3))"
   )
-  assert operations.named(Passing(Scale(3))) == (
+  assert operations.fingerprint_of(Passing(Scale(3))) == (
     "Passing passing Scale(by=3, how=None, seen=[])"
   )
 
@@ -129,7 +133,9 @@ def test_what_holds_nothing_hides_nothing():
 def test_a_transform_keeps_its_name_where_its_module_moves():
   moved = type("Scale", (Scale,), {"__module__": "elsewhere"})
   moved.__qualname__ = "Scale"
-  assert operations.named(moved(2)) == operations.named(Scale(2))
+  assert operations.fingerprint_of(moved(2)) == operations.fingerprint_of(
+    Scale(2)
+  )
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,9 @@ def test_workers_that_ended_leave_their_counts_and_no_memory(data):
     assert 0 < read[0] < read[1] < read[2] <= it.reads["text"].examples
     gc.collect()
     boards = [
-      thing for thing in gc.get_objects() if type(thing) is handover.Board
+      thing
+      for thing in gc.get_objects()
+      if type(thing) is handover.WorkerMemory
     ]
     assert len(boards) == 1  # That of the workers that read now.
 

@@ -185,7 +185,7 @@ def test_a_batch_that_cannot_be_pickled_is_an_error_and_not_dropped():
     for value in (np.zeros(2), "a word", (x for x in "ab"), np.zeros(2)):
       yield types.SimpleNamespace(data={"field": value})
 
-  board = handover.Board(1)
+  board = handover.WorkerMemory(1)
   source = types.SimpleNamespace(reads=reads.Reads({}))
   worker = pickle.loads(pickle.dumps(board))
   batches = workers.LastOperation(source, worker, None)(records())
@@ -213,7 +213,7 @@ class Silent:
 
 def test_an_error_that_is_slow_to_arrive_is_not_hidden_by_a_timeout():
   """What a worker has told is known before the queue has brought it."""
-  board = handover.Board(2)
+  board = handover.WorkerMemory(2)
   both = [pickle.loads(pickle.dumps(board)) for _ in range(2)]
   for own in both:
     own.tell_beats(1)
@@ -378,7 +378,7 @@ class Uneven:
   def for_workers(self, count):
     return self
 
-  def handed_out(self, step):
+  def certificate_sums(self, step):
     return certifying.Sums(1, step)
 
   def __getitem__(self, step):

@@ -780,8 +780,8 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
   assert passes > 10
   assert f"steps give source 'stream' {passes:.1f} times over. Take" in line
   questions, asked = pipe.accounts.questions, pipe.run_options.max_epochs
-  assert not questions.repeats(2, asked)
-  assert len(questions.repeats(pipe.num_steps, asked)) == 1
+  assert not questions.repeat_warnings(2, asked)
+  assert len(questions.repeat_warnings(pipe.num_steps, asked)) == 1
   # What is asked for is no surprise.
   caplog.clear()
   pipeline.build(config(paths, ["bins", "stream"], epochs=5))

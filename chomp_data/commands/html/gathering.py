@@ -273,7 +273,7 @@ def _visits(
       continue
     if (
       document != lit
-      and visits.trail(pipe, *document).cost(end) > _MOST_TRACE_S
+      and visits.places(pipe, *document).cost(end) > _MOST_TRACE_S
     ):
       continue
     trail = visits.Visits(pipe, *document)

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Writes the checksums; returns the exit status."""
   for path in args.paths:
-    with shared.named(path):
+    with shared.path_in_errors(path):
       corpus = adopting.files_at(path)
       sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
       with shared.bar(sum(sizes), "B") as progress:

@@ -129,7 +129,7 @@ def line(store: stores.Store) -> str:
 
 
 @contextlib.contextmanager
-def named(path: str):
+def path_in_errors(path: str):
   """Says which path an error of the system is of."""
   try:
     yield

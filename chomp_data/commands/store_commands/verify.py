@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
   status = 0
   for path in args.paths:
     try:
-      with shared.named(path):
+      with shared.path_in_errors(path):
         print(f"{path}: {_verified(path, args)}")
     except errors.StoreError as error:
       print(f"error: {error}", file=sys.stderr)
