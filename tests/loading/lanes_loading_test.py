@@ -281,6 +281,8 @@ def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   found = mix.rows_of("text", np.arange(taken))
   assert len(found) == taken
   assert (found < 9 * size).all()
+  part = pipe.run_plan.ordered["text"]
+  assert rows_of(mix.plan(found)) == rows_of(part.plan(np.arange(taken)))
 
 
 def test_a_stage_that_is_appended_moves_no_row_of_a_mix_with_lanes(
