@@ -203,18 +203,6 @@ KINDS = ["splice", "multi_splice", "windows", "shuffled", "grid"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_row_source_works_in_a_stock_map_dataset(store_path, kind):
-  source = stock_source(store_path, kind)
-  dataset = grain.MapDataset.source(source).shuffle(seed=7).batch(4)
-  seen = np.concatenate([dataset[i]["tokens"] for i in range(len(dataset))])
-  wanted = source.batch(np.arange(len(source)))["tokens"]
-  assert len(seen) == len(source)
-  assert sorted(map(tuple, seen.tolist())) == sorted(
-    map(tuple, wanted.tolist())
-  )
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_row_source_works_in_a_plain_data_loader(store_path, kind):
   source = stock_source(store_path, kind)
   loader = grain.DataLoader(

@@ -150,29 +150,6 @@ def test_the_last_batch_is_padded_and_no_row_is_lost(paths):
     )
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "interleaved"])
-def test_no_process_always_gets_the_same_sources(paths, layout):
-  """Rows of one length in a fixed turn: each process must see all of them."""
-  names = [f"s{i}" for i in range(4)]
-  data = config(paths, ["stream"])
-  data["sources"] = dict.fromkeys(names, data["sources"]["stream"])
-  # Nearly equal, so that all turns but the first are alike: no tie is drawn.
-  data["mix"] = {"weights": {n: 1 - i * 1e-6 for i, n in enumerate(names)}}
-  pipe = pipeline.build({**data, "epochs": None, "document_id": False})
-  batches = [pipe.plan(step).row_source() for step in range(300)]
-  sources = np.stack(batches)
-  # In turn, as all rows are alike: two of each source in every batch.
-  assert (np.sort(sources, axis=1) == np.repeat(np.arange(4), 2)).all()
-  rows = np.arange(8).reshape(4, 2)
-  if layout == "interleaved":
-    rows = np.arange(8).reshape(2, 4).T
-  for own in rows:
-    given = np.bincount(sources[:, own].reshape(-1), minlength=4)
-    # 150 of 600 on average, with a deviation of about 10.
-    assert given.min() > 100, given
-    assert given.max() < 200, given
-
-
 def resumed(data, record, **changes):
   """Returns a new run that starts from a record's offsets."""
   mix = {**data["mix"], **changes, "resume_state": record["resume_state"]}

@@ -642,15 +642,6 @@ def test_a_window_that_cannot_be_read_spoils_no_other(make_store, monkeypatch):
     )
 
 
-def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
-  source = make(make_store(packed.documents_of(LENGTHS)), 8, shuffle_rows=False)
-  assert source[-1]["document_id"].tolist() == [2, 3, 4, *[-1] * 5]
-  with pytest.raises(IndexError, match=r"-2 \.\. 1, got 2"):
-    source[2]
-  with pytest.raises(IndexError, match="at least 0, got -1"):
-    source.plan(np.asarray([0, -1]))
-
-
 # --- errors ----------------------------------------------------------------
 
 

@@ -253,18 +253,6 @@ def test_seeds_and_names_have_orders_of_their_own(make_store):
   assert len(orders) == 4
 
 
-def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
-  source = make(make_store(ABC), 4)
-  assert len(source) == 3
-  assert source[1]["tokens"].tolist() == [30, 31, 32, 33]
-  assert source[-1]["tokens"].tolist() == [34, PAD, PAD, PAD]
-  assert source[0]["document_id"].tolist() == [0, 1, -1, -1]
-  with pytest.raises(IndexError, match=r"-3 \.\. 2, got 3"):
-    source[3]
-  with pytest.raises(IndexError, match="at least 0, got -1"):
-    source.plan(np.asarray([0, -1]))
-
-
 def test_no_row_is_a_plan_too(make_store):
   for kind in ("none", "block", "full"):
     source = make(make_store([[], *ABC]), 4, shuffle_documents=kind)
