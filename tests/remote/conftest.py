@@ -52,9 +52,12 @@ def az_bucket(_azure, monkeypatch):
   _azure.clear()
 
 
-@pytest.fixture(params=["s3", "gs"])
+@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.slow), "gs"])
 def bucket(request):
-  """As `s3_bucket`, of each kind."""
+  """As `s3_bucket`, of each kind: what they share is tried on both when slow.
+
+  Where they differ, in requests and answers, storage_test tries both.
+  """
   return request.getfixturevalue(f"{request.param}_bucket")
 
 

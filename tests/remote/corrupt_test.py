@@ -186,7 +186,7 @@ UNSUMMED = ("megatron", "levanter", "jsonl", "parquet", "array_record")
 # What is the same for both schemes, or slow, is left to the slow tests.
 QUICK = {
   "s3": (("zarr zstd", "short"), ("checkpoint", "flipped"), ("state", "long")),
-  "gs": (("zarr", "flipped"), ("jsonl", "short")),
+  "gs": (("zarr", "flipped"),),
 }
 
 

@@ -18,6 +18,12 @@ from chomp_data.storage import opening
 from chomp_data.storage import requests
 
 
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request):
+  """A server of each kind, always."""
+  return request.getfixturevalue(f"{request.param}_bucket")
+
+
 @pytest.fixture
 def quick(monkeypatch):
   """Tries follow each other quickly."""

@@ -37,6 +37,8 @@ SAMPLES = {
   "arrow": save_to_disk.save_to_disk,
 }
 KINDS = (*TOKENS, *SAMPLES)
+# The others hold more arrays, or compressed ones, in the same files.
+QUICK = ("zarr", "zarr zstd", "array_record", "arrow")
 # Where files end ArrayRecord and Arrow say where everything is.
 END = 1 << 17
 
@@ -161,7 +163,13 @@ def written(kind, path):
   return Original(kind, path, pickle.dumps(store), files, contents)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+  scope="module",
+  params=[
+    kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in KINDS
+  ],
+)
 def original(request, tmp_path_factory):
   return written(request.param, tmp_path_factory.mktemp("faults") / "store")
 

@@ -410,7 +410,16 @@ def forged(case, values):
       yield f"no {path}", removed(values, path)
 
 
-@pytest.mark.parametrize("made", CASES, indirect=True)
+@pytest.mark.parametrize(
+  "made",
+  [
+    pytest.param(name, marks=pytest.mark.slow)
+    if name in ("index of changed files", "index of samples")
+    else name
+    for name in CASES
+  ],
+  indirect=True,
+)
 def test_a_value_of_another_type_is_an_error_that_names_the_file(
   made, tmp_path, outside
 ):
