@@ -70,7 +70,7 @@ def continued(
   sources = dict(run.sources)
   for name, (first_phase, *later) in saved_phases.items():
     source = run.sources[name]
-    epoch, count = next_epoch(plan, name, step), len(source.paths)
+    epoch, count = next_epoch(plan, name, step), len(source.members)
     phases = [first_phase, *(phase for phase in later if phase[0] < epoch)]
     if phases[-1][1] < count:
       phases.append((epoch, count))
@@ -175,7 +175,7 @@ def _saved_phases(
   saved = fingerprint.get("sources", {}).get(name)
   if run.kind != "rows" or source.joined is not None or not saved:
     return None
-  if len(source.paths) == 1:
+  if len(source.members) == 1:
     return None
   opened = stores.open_stores(source.store, **source.store_options)
   hashes = [store.hash for store in opened]
@@ -200,7 +200,7 @@ def _as_saved(
   sources = dict(run.sources)
   for name, phases in saved_phases.items():
     source = sources[name]
-    store = source.paths[: phases[-1][1]]
+    store = source.members[: phases[-1][1]]
     sources[name] = dataclasses.replace(
       source, store=store, joined=_joined(phases)
     )

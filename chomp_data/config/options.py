@@ -376,6 +376,10 @@ class ArrayFields(RunFields):
   global_batch_size: int = schema.required(_ROWS)
 
 
+# Of a source: paths, or stores that are open.
+_Stores = str | stores.Store | tuple[str | stores.Store, ...]
+
+
 def _path(value: Any) -> str:
   """Returns a path; whether it can be one, opening it tells."""
   if not isinstance(value, str):
@@ -385,13 +389,18 @@ def _path(value: Any) -> str:
   return value
 
 
-def _paths(value: Any) -> str | tuple[str, ...]:
-  """Returns a path, or several as a tuple; a list of one is one path."""
-  if isinstance(value, str):
-    return _path(value)
+def _path_or_store(value: Any) -> str | stores.Store:
+  """Returns a path, or a store that is open."""
+  return value if isinstance(value, stores.Store) else _path(value)
+
+
+def _paths(value: Any) -> _Stores:
+  """Returns a store, or several as a tuple; a list of one is one store."""
+  if isinstance(value, str | stores.Store):
+    return _path_or_store(value)
   if not isinstance(value, list | tuple):
     raise TypeError
-  paths = tuple(_path(item) for item in value)
+  paths = tuple(_path_or_store(item) for item in value)
   if not paths or len(set(paths)) < len(paths):
     raise ValueError
   return paths[0] if len(paths) == 1 else paths
@@ -412,7 +421,8 @@ class SourceOptions(schema.Options):
 
   Attributes:
     store: Path of the data, or paths of several stores that are read as one,
-      one after the other. One that is appended when a run resumes joins at the
+      one after the other; in a config file also what `stores.from_source`
+      returns. One that is appended when a run resumes joins at the
       source's next epoch; the log says the `joined` that tells so.
     joined: The epoch of the source at which each store joined; None is the
       first one for all, unless the state that a run resumes from tells.
@@ -429,7 +439,7 @@ class SourceOptions(schema.Options):
     unset: Which of 'shuffle' and 'add_eos' the config leaves out; see `unset`.
   """
 
-  store: str | tuple[str, ...] = schema.required(
+  store: _Stores = schema.required(  # noqa: RUF009 (a rule)
     schema.Rule(
       "the path of a store, as tools/prepare.py makes one, or a list of"
       " distinct ones",
@@ -456,9 +466,14 @@ class SourceOptions(schema.Options):
   unset: frozenset[str] = frozenset()
 
   @property
+  def members(self) -> tuple[str | stores.Store, ...]:
+    """Its stores, by their paths or open."""
+    return self.store if isinstance(self.store, tuple) else (self.store,)
+
+  @property
   def paths(self) -> tuple[str, ...]:
-    """The paths of its stores."""
-    return (self.store,) if isinstance(self.store, str) else self.store
+    """The paths of its stores, less those that are open."""
+    return tuple(path for path in self.members if isinstance(path, str))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -720,7 +735,9 @@ def _source(entry: Any, run: Kind, seq_len: int | None) -> schema.Section:
     },
     check=lambda source, path: (
       _store_problems(path, source, run)
-      + _kind_problems(path, [n for n in kinds if entry.get(n) is not None])
+      + _kind_problems(
+        path, [n for n in kinds if entry.get(n) is not None], source.paths
+      )
     ),
     join=lambda source, sections, values: dataclasses.replace(
       source,
@@ -812,8 +829,13 @@ def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
 
 def _store_problems(path: str, fields: SourceOptions, kind: Kind) -> list[str]:
   """Returns what is wrong between the stores of a source and its run."""
-  count = 1 if isinstance(fields.store, str) else len(fields.store)
+  count = len(fields.members)
   problems = []
+  if len(fields.paths) < count and not kind.of_documents:
+    problems.append(
+      f"`{path}.store` must be a path for samples that are arrays, got"
+      f" {fields.store}. Stores of `from_source` are of tokens."
+    )
   if count > 1 and not kind.of_documents:
     problems.append(
       f"`{path}.store` must be one path for samples that are arrays, got"
@@ -839,8 +861,15 @@ def _store_problems(path: str, fields: SourceOptions, kind: Kind) -> list[str]:
   return problems
 
 
-def _kind_problems(path: str, names: Sequence[str]) -> list[str]:
+def _kind_problems(
+  path: str, names: Sequence[str], paths: Sequence[str]
+) -> list[str]:
   """Returns what is wrong with the kinds of stores that a source has."""
+  if names and not paths:
+    return [
+      f"`{path}.{names[0]}` must be None beside a store that is open, got a"
+      " section. Leave it out."
+    ]
   if len(names) < 2:
     return []
   return [

@@ -31,3 +31,13 @@ def staging(url: str) -> pathlib.Path:
     root = os.path.join(cache, "chomp_data", "staging")
   digest = hashlib.sha256(url.encode()).hexdigest()[:12]
   return pathlib.Path(root, f"{name_of(url)}-{digest}")
+
+
+def of_object(name: str) -> str:
+  """Returns what stands for a path of data that only a Python object reads."""
+  return f"<{name.replace('://', ':')}>"
+
+
+def is_of_object(path: str | os.PathLike[str]) -> bool:
+  """Returns whether a path is one of `of_object`: nothing is beside it."""
+  return os.fspath(path).startswith("<")

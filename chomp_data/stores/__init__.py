@@ -24,6 +24,8 @@ if TYPE_CHECKING:
   from chomp_data.stores.base import read_document as read_document
   from chomp_data.stores.base import Store as Store
   from chomp_data.stores.concatenated import as_one as as_one
+  from chomp_data.stores.grain_source import from_source as from_source
+  from chomp_data.stores.grain_source import SourceStore as SourceStore
   from chomp_data.stores.kinds import open_store as open_store
   from chomp_data.stores.kinds import open_stores as open_stores
   from chomp_data.stores.kinds import STORE_KINDS as STORE_KINDS
@@ -50,6 +52,8 @@ _LAZY = {
   "read_document": "chomp_data.stores.base",
   "Store": "chomp_data.stores.base",
   "as_one": "chomp_data.stores.concatenated",
+  "from_source": "chomp_data.stores.grain_source",
+  "SourceStore": "chomp_data.stores.grain_source",
   "open_store": "chomp_data.stores.kinds",
   "open_stores": "chomp_data.stores.kinds",
   "STORE_KINDS": "chomp_data.stores.kinds",

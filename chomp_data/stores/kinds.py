@@ -7,11 +7,15 @@ zarr          zarr/zarr_store.py          it holds a manifest.json
 array_record  array_record/record_store   selected by a config section
 megatron      tokenized/megatron_store    selected by a config section
 levanter      tokenized/levanter_store    selected by a config section
+
+Data without a path, a user's Grain source, are a store by
+`grain_source.from_source`; configs name the store itself.
 """
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 import os
 import pathlib
@@ -164,7 +168,10 @@ def _options(name: str, value: Any) -> Any:
 
 
 def open_stores(
-  paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+  paths: str
+  | os.PathLike[str]
+  | base.Store
+  | Sequence[str | os.PathLike[str] | base.Store],
   *,
   cache_bytes: int = base.DEFAULT_CACHE_BYTES,
   **options: Any,
@@ -172,7 +179,8 @@ def open_stores(
   """Opens one store or several; reads no token.
 
   Args:
-    paths: Of the store, or of several.
+    paths: Of the store, or of several. A store that is open is opened again,
+      with caches of its own.
     cache_bytes: As in `open_store`, of each.
     **options: As in `open_store`; of several, for those that need them.
 
@@ -185,7 +193,10 @@ def open_stores(
   if isinstance(paths, str | os.PathLike):
     return [open_store(paths, cache_bytes=cache_bytes, **options)]
   opened = []
-  for path in paths:
+  for path in [paths] if isinstance(paths, base.Store) else paths:
+    if isinstance(path, base.Store):
+      opened.append(copy.copy(path))
+      continue
     path_options = {} if _needs_no_options(path) else options
     opened.append(open_store(path, cache_bytes=cache_bytes, **path_options))
   return opened

@@ -38,6 +38,7 @@ from chomp_data import errors
 from chomp_data.storage import checked_file
 from chomp_data.storage import file_maps
 from chomp_data.storage import opening
+from chomp_data.storage import paths
 from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
@@ -537,7 +538,8 @@ def places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
     os.path.expanduser("~"), ".cache"
   )
   cache = pathlib.Path(root, "chomp_data", "index")
-  if opening.open_storage(store_path).is_remote:
+  is_object = paths.is_of_object(store_path)
+  if is_object or opening.open_storage(store_path).is_remote:
     return [cache]
   return [publish.beside(pathlib.Path(store_path), ".index"), cache]
 
