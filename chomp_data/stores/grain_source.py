@@ -114,21 +114,14 @@ def _pickled(source: Any) -> bytes | _Unpicklable:
   import cloudpickle
 
   # Workers cannot import a config file by the name that it was loaded as.
-  by_value = []
-  for name, module in list(sys.modules.items()):
-    file = getattr(getattr(module, "__spec__", None), "origin", None) or ""
-    stem, extension = os.path.splitext(os.path.basename(file))
-    if (
-      extension == ".py"
-      and "." not in name
-      and stem
-      not in (
-        name,
-        "__init__",
-      )
-    ):
-      by_value.append(module)
-      cloudpickle.register_pickle_by_value(module)
+  known = cloudpickle.list_registry_pickle_by_value()
+  by_value = [
+    module
+    for name, module in list(sys.modules.items())
+    if _is_config_file(name, module) and name not in known
+  ]
+  for module in by_value:
+    cloudpickle.register_pickle_by_value(module)
   try:
     return cloudpickle.dumps(source)
   except Exception as error:
@@ -136,6 +129,18 @@ def _pickled(source: Any) -> bytes | _Unpicklable:
   finally:
     for module in by_value:
       cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_config_file(name: str, module: Any) -> bool:
+  """Returns whether a module was loaded by another name than its file's."""
+  spec = getattr(module, "__spec__", None)
+  file = os.path.basename(getattr(spec, "origin", None) or "")
+  return (
+    file.endswith(".py")
+    and getattr(spec, "name", None) == name
+    and "." not in name
+    and file not in (f"{name}.py", "__init__.py")
+  )
 
 
 def _elements(

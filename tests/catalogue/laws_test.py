@@ -340,6 +340,7 @@ _WITH_WORKERS = (
   "sequential_documents_full", "bin_exact_documents_full", "multi_ramp",
   "windows_block", "mix_weighted", "lengths_weighted", "edits_of_mix", "joined",
   "after_a_phase", "weighed", "lanes", "records_bin", "levanter",
+  "source_sequential",
 )  # fmt: skip
 
 
@@ -404,7 +405,9 @@ def test_real_processes_hold_the_global_batches_together(root, layout, others):
     and runs.data_of(name, root).get("balance") is None
   ]
   every = [runs.data_of(name, root) for name in names]
-  arguments = {"every": every, "layout": layout, "count": 4}
+  arguments = {
+    "names": names, "root": str(root), "layout": layout, "count": 4,
+  }  # fmt: skip
   found = processes.call(
     "tests.loading.distributed_worker:read_each", [arguments] * 2
   )

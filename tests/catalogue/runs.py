@@ -83,6 +83,10 @@ NAMES = (
   "records_sequential",
   "megatron",
   "levanter",
+  # A user's Grain source.
+  "source_bin",
+  "source_sequential",
+  "source_splice",
 )  # fmt: skip
 
 # One of each row kind, shuffle, policy, bucket, edit, label and kind of store:
@@ -106,6 +110,7 @@ FEW = (
   "weighed",
   "lanes",
   "records_bin",
+  "source_bin",
 )
 
 

@@ -51,6 +51,9 @@ class Case:
     data = copy.deepcopy(self.data)
     for source in data["sources"].values():
       own = source["store"]
+      if "from_source" in source:
+        source["store"] = corpora.from_source(own, **source.pop("from_source"))
+        continue
       source["store"] = (
         str(root / own)
         if isinstance(own, str)
@@ -505,6 +508,40 @@ _BINS = {
       {"lookahead": True, "remainder": "pad"},
       {"array_record": PACKED_RECORD},
       add_eos=True,
+    )
+  ),
+  "source_bin": Case(
+    _rows(
+      "web",
+      "bin",
+      BLOCK,
+      {"epochs": None},
+      {"from_source": {}},
+      packing_buffer_docs=9,
+      add_eos=True,
+    ),
+    states=(4,),
+  ),
+  "source_sequential": Case(
+    _rows(
+      "notes",
+      "sequential",
+      FULL,
+      {"lookahead": True, "remainder": "pad"},
+      {"from_source": {"key": "input_ids", "in_threads": True}},
+      shuffle_documents="full",
+      add_eos=True,
+    )
+  ),
+  "source_splice": Case(
+    _rows(
+      "books",
+      "multi_splice",
+      FULL,
+      {"epochs": None},
+      {"from_source": {}},
+      num_docs=5,
+      content_length=16,
     )
   ),
   "records_splice": Case(

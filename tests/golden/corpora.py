@@ -143,6 +143,48 @@ def documents(name: str) -> list[np.ndarray]:
   return split
 
 
+class Elements:
+  """The documents of a corpus as a Grain source; with a key, as mappings."""
+
+  def __init__(self, name: str, key: str | None = None):
+    self._documents = documents(name)
+    self._key = key
+
+  def __len__(self) -> int:
+    return len(self._documents)
+
+  def __getitem__(self, index: int) -> Any:
+    tokens = self._documents[index]
+    return tokens if self._key is None else {"id": index, self._key: tokens}
+
+
+def from_source(
+  name: str, key: str | None = None, **options: Any
+) -> stores.Store:
+  """Returns a corpus of documents as `stores.from_source` of its elements.
+
+  Args:
+    name: Of a corpus that is a store of our own, without labels.
+    key: Which value of an element is the tokens.
+    **options: More arguments of `from_source`.
+  """
+  lengths, own = {**_STORES, **_LARGE}[name]
+  return stores.from_source(
+    Elements(name, key),
+    lengths,
+    vocab_size=256,
+    fingerprint=name,
+    key=key,
+    pad_id=0,
+    eos_id=1,
+    bos_id=2,
+    adds_bos=own.get("adds_bos", False),
+    adds_eos=own.get("adds_eos", False),
+    chunk_tokens=own.get("chunk", 256),
+    **options,
+  )
+
+
 def samples(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
   """Yields arrays and values whose numbers say which sample they are."""
   count, sizes, _ = _SAMPLES[name]

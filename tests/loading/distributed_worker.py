@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import math
+import pathlib
 
 import grain
 import jax
@@ -17,6 +18,7 @@ from chomp_data import iterators
 from chomp_data.loading import batches
 from chomp_data.loading import checkpoint
 from chomp_data.loading import workers
+from tests.catalogue import runs
 
 # Where they cannot help, too.
 workers.may_help = lambda *_: True
@@ -122,17 +124,21 @@ def read(
   return steps
 
 
-def read_each(every, layout: str, count: int) -> list[dict[int, list]]:
+def read_each(
+  names: list[str], root: str, layout: str, count: int
+) -> list[dict[int, list]]:
   """Returns what this process holds of the first steps of several runs.
 
   Args:
-    every: `config.data` of each.
+    names: Of the catalogue of runs.
+    root: The directory of their corpora.
     layout: One of `make_sharding`.
     count: How many steps.
   """
   found = []
-  for data in every:
+  for name in names:
     sharding = make_sharding(layout, jax.process_count())
+    data = runs.data_of(name, pathlib.Path(root))
     with chomp_data.make_iterator(data, sharding) as it:
       batches = itertools.islice(it, count)
       found.append({i: held_pieces(batch) for i, batch in enumerate(batches)})
