@@ -21,7 +21,9 @@ from examples import drawings
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
 BUCKETED = ["length_buckets", "resolution_buckets"]
-IN_ROWS = [name for name in NAMES if name not in BUCKETED]
+# Its store is an object: of Python's library, and nothing that JSON has.
+OF_OBJECTS = ["from_grain_source"]
+IN_ROWS = [name for name in NAMES if name not in BUCKETED + OF_OBJECTS]
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +63,19 @@ def test_a_config_gives_a_batch_and_round_trips_through_json(
   again = ml_collections.ConfigDict(json.loads(config.to_json()))
   assert again.to_json() == config.to_json()
   assert pipeline.build(again.data).fingerprint == pipe.fingerprint
+
+
+@pytest.mark.parametrize("arg", [None, "runlocal"])
+@pytest.mark.parametrize("name", OF_OBJECTS)
+def test_a_config_of_an_open_store_gives_a_batch(name, arg):
+  module = importlib.import_module(f"configs.{name}")
+  data = module.get_config(arg).data
+  pipe = pipeline.build(data)
+  batch = pipe.batch(0)
+  assert batch["tokens"].shape == (data.global_batch_size, data.seq_len)
+  assert batch["loss_mask"].any()
+  again = pipeline.build(module.get_config(arg).data)
+  assert again.fingerprint == pipe.fingerprint
 
 
 @pytest.mark.parametrize("arg", [None, "runlocal"])

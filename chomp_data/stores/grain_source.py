@@ -324,14 +324,14 @@ class _Reader:
         f"{end - first} tokens, as `lengths` says",
         f"{len(values)}",
       )
-    # A negative id is a large unsigned one: one comparison finds both.
-    unsigned = values.view(values.dtype.str.replace("i", "u"))
-    if len(values) and int(unsigned.max()) >= self._vocab_size:
-      at = int(unsigned.argmax())
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    if low < 0 or high >= self._vocab_size:
+      wrong = low if low < 0 else high
+      at = int((values == wrong).argmax())
       raise self._wrong(
         document,
         f"ids in 0 .. {self._vocab_size - 1}, by `vocab_size`",
-        f"{values[at]} at token {at}",
+        f"{wrong} at token {at}",
       )
     tokens = values.astype(self.dtype)
     tokens.flags.writeable = False

@@ -1,0 +1,564 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Grain source as a store: the batches of a store of the same documents."""
+
+import itertools
+import json
+import logging
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+
+import grain
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.loading import workers
+from chomp_data.testing import stores as testing_stores
+from tests.golden import cases
+from tests.golden import corpora
+from tests.golden import measuring
+
+LENGTHS = [4, 0, 9, 30, 1, 16, 2, 7, 11, 3]
+DOCUMENTS = [
+  np.arange(n, dtype=np.int32) % 200 + 3 + i for i, n in enumerate(LENGTHS)
+]
+
+
+class Source:
+  """Elements of a list; counts which are read."""
+
+  def __init__(self, elements):
+    self._elements = elements
+    self.read = []
+
+  def __len__(self):
+    return len(self._elements)
+
+  def __getitem__(self, index):
+    self.read.append(index)
+    return self._elements[index]
+
+
+class BatchedSource(Source):
+  """Elements that are read by one call."""
+
+  def __getitems__(self, indices):
+    self.read.append(list(indices))
+    return [self._elements[index] for index in indices]
+
+
+def store_of(elements=DOCUMENTS, lengths=LENGTHS, source=Source, **options):
+  options = {
+    "vocab_size": 256, "fingerprint": "v1", "pad_id": 0, "eos_id": 1, **options
+  }  # fmt: skip
+  return stores.from_source(source(elements), lengths, **options)
+
+
+def config_of(store, run=None, shuffle=None, **rows):
+  source = {
+    "store": store,
+    "rows": {"kind": "bin", **rows},
+    "shuffle": shuffle or {"kind": "none"},
+  }
+  return {
+    "seq_len": 16, "global_batch_size": 2, "epochs": 2, **(run or {}),
+    "sources": {"text": source},
+  }  # fmt: skip
+
+
+# What batches hold.
+
+
+_CORPORA = {"web", "code", "books", "notes", "ended", "many"}
+
+
+def _may_be_sources(data):
+  if not cases.stores_of(data) <= _CORPORA:
+    return False
+  # Of a `dataset_mix` paths are named, and states hold hashes of stores.
+  if any(data.get(n) for n in ("dataset_mix", "start_after", "tombstones")):
+    return False
+  # Documents are drawn by the hash of the store.
+  rows = [own.get("rows", {}) for own in data["sources"].values()]
+  return all(own.get("doc_select_mode") != "random" for own in rows)
+
+
+OF_DOCUMENTS = [
+  name for name, own in cases.CASES.items() if _may_be_sources(own.data)
+]
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    pytest.param(own, marks=pytest.mark.slow) if cases.CASES[own].large else own
+    for own in OF_DOCUMENTS
+  ],
+)
+def test_batches_are_the_golden_ones_of_a_store(name, tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  case = cases.CASES[name]
+  data = case.at(tmp_path)
+  for number, (source, section) in enumerate(case.data["sources"].items()):
+    named = section["store"]
+    members = [
+      corpora.from_source(own, "tokens" if number % 2 else None)
+      for own in ([named] if isinstance(named, str) else named)
+    ]
+    data["sources"][source]["store"] = members
+  golden = measuring.golden(name)
+  pipe = chomp_data.build(data)
+  assert pipe.num_steps == golden["num_steps"]
+  batches = {
+    step: measuring.digest(pipe.batch(int(step))) for step in golden["batches"]
+  }
+  assert batches == golden["batches"]
+  accounts = measuring.accounts(data, case.far)
+  for step, record in golden["accounts"].items():
+    assert accounts[step]["accounts"] == record["accounts"]
+
+
+def _first_fit(lengths, seq_len):
+  """Packs a window in plain Python: [[(document, start, length)]] by row."""
+  pieces = [
+    (document, start, min(seq_len, length - start))
+    for document, length in enumerate(lengths)
+    for start in range(0, length, seq_len)
+  ]
+  rows = []
+  for piece in sorted(pieces, key=lambda own: -own[2]):
+    fitting = (
+      row for row in rows if sum(own[2] for own in row) + piece[2] <= seq_len
+    )
+    row = next(fitting, None)
+    if row is None:
+      rows.append([piece])
+    else:
+      row.append(piece)
+  # Within a row, pieces are in the order of their documents.
+  return [sorted(row) for row in rows]
+
+
+@pytest.mark.parametrize("window", [3, 10])
+def test_rows_are_those_of_first_fit_over_the_elements(window):
+  """Packed by a reference that reads the elements of the source itself."""
+  source = Source([{"ids": own.tolist()} for own in DOCUMENTS])
+  store = stores.from_source(
+    source, LENGTHS, vocab_size=256, fingerprint="v1", key="ids", pad_id=0
+  )
+  pipe = chomp_data.build(
+    config_of(
+      store,
+      {"global_batch_size": 1, "epochs": 1},
+      packing_buffer_docs=window,
+      add_eos=False,
+      shuffle_rows=False,
+    )
+  )
+  expected = []
+  for first in range(0, len(source), window):
+    elements = [source[i]["ids"] for i in range(first, len(source))[:window]]
+    for row in _first_fit([len(own) for own in elements], 16):
+      tokens = [elements[d][s : s + n] for d, s, n in row]
+      segments = [[i + 1] * len(own) for i, own in enumerate(tokens)]
+      expected.append(
+        [[*itertools.chain.from_iterable(own)] for own in (tokens, segments)]
+      )
+  assert pipe.num_steps == len(expected)
+  for step, (tokens, segments) in enumerate(expected):
+    batch = pipe.batch(step)
+    padding = [0] * (16 - len(tokens))
+    assert batch["tokens"][0].tolist() == tokens + padding
+    row = batch["segment_ids"][0]
+    assert row[: len(segments)].tolist() == segments
+
+
+@pytest.mark.parametrize(
+  "elements",
+  [
+    [own.tolist() for own in DOCUMENTS],
+    [tuple(own.tolist()) for own in DOCUMENTS],
+    [own.astype(np.uint8) for own in DOCUMENTS],
+    [own.astype(">i8") for own in DOCUMENTS],
+    [np.repeat(own, 2)[::2] for own in DOCUMENTS],
+  ],
+  ids=["lists", "tuples", "uint8", "big-endian", "strided"],
+)
+def test_elements_may_be_any_integers(elements, tmp_path):
+  store = store_of(elements)
+  same = testing_stores.make_store(tmp_path / "store", DOCUMENTS)
+  for document, tokens in enumerate(DOCUMENTS):
+    np.testing.assert_array_equal(stores.read_document(store, document), tokens)
+  assert store.num_tokens == same.num_tokens == sum(LENGTHS)
+  assert store.opened.token_dtype == same.opened.token_dtype
+
+
+def test_a_map_dataset_of_grain_is_a_source():
+  dataset = grain.MapDataset.source(Source(DOCUMENTS)).map(lambda own: own + 1)
+  store = stores.from_source(
+    dataset, LENGTHS, vocab_size=256, fingerprint="v1", pad_id=0
+  )
+  np.testing.assert_array_equal(
+    stores.read_document(store, 3), DOCUMENTS[3] + 1
+  )
+
+
+def test_nothing_is_read_before_a_batch_is():
+  source = Source(DOCUMENTS)
+  store = stores.from_source(
+    source, LENGTHS, vocab_size=256, fingerprint="v1", pad_id=0
+  )
+  pipe = chomp_data.build(config_of(store))
+  pipe.plan(0, pipe.num_steps)
+  assert source.read == []
+  pipe.batch(0)
+  first = list(source.read)
+  assert sorted(first) == sorted(set(pipe.plan(0).document.tolist()))
+  pipe.batch(0)
+  assert source.read == first  # They are cached.
+
+
+def test_elements_of_several_batches_are_one_call():
+  source = BatchedSource(DOCUMENTS)
+  store = stores.from_source(
+    source, LENGTHS, vocab_size=256, fingerprint="v1", pad_id=0
+  )
+  with chomp_data.make_iterator(config_of(store, {"epochs": 1})) as iterator:
+    batches = [dict(batch) for batch in iterator]
+  assert len(batches) == 3
+  # As it starts, an iterator reads one span.
+  assert [len(own) for own in source.read[:-1]] == [1]
+  assert sorted(source.read[-1]) == [i for i, n in enumerate(LENGTHS) if n]
+
+
+def test_threads_read_the_same():
+  one, many = (
+    chomp_data.build(config_of(store_of(in_threads=own)))
+    for own in (False, True)
+  )
+  for step in range(one.num_steps):
+    assert measuring.digest(one.batch(step)) == measuring.digest(
+      many.batch(step)
+    )
+
+
+# Runs.
+
+
+def test_a_mix_with_a_store_resumes_and_its_state_holds_the_fingerprint(
+  tmp_path,
+):
+  testing_stores.make_store(tmp_path / "store", DOCUMENTS[::-1])
+
+  def data(fingerprint):
+    config = config_of(store_of(fingerprint=fingerprint), {"epochs": None})
+    other = config_of(str(tmp_path / "store"))["sources"]["text"]
+    config["sources"]["other"] = other
+    mix = {"weights": {"text": 2, "other": 1}}
+    return {**config, "mix": {**mix, "allow_tokenizer_differences": True}}
+
+  with chomp_data.make_iterator(data("v1")) as iterator:
+    for _ in range(5):
+      next(iterator)
+    state = iterator.get_state()
+    following = [measuring.digest(next(iterator)) for _ in range(5)]
+  with chomp_data.make_iterator(data("v1")) as again:
+    again.set_state(state)
+    assert [measuring.digest(next(again)) for _ in range(5)] == following
+  with (
+    chomp_data.make_iterator(data("v2")) as other,
+    pytest.raises(chomp_data.StateError, match=r"sources\.text.*store"),
+  ):
+    other.set_state(state)
+
+
+def test_a_source_that_is_appended_joins_at_the_next_epoch(tmp_path):
+  path = testing_stores.make_store(tmp_path / "store", DOCUMENTS).path
+  run = {"epochs": 3, "global_batch_size": 1}
+  with chomp_data.make_iterator(config_of(path, run)) as iterator:
+    before = [measuring.digest(next(iterator))]
+    state = iterator.get_state()
+  tokens = [own[::-1].copy() for own in DOCUMENTS]
+  both = config_of((path, store_of(tokens)), run)
+  with chomp_data.make_iterator(both) as iterator:
+    iterator.set_state(state)
+    batches = [*before, *map(measuring.digest, iterator)]
+  other = testing_stores.make_store(tmp_path / "other", tokens).path
+  both = config_of((path, other), run)
+  both["sources"]["text"]["joined"] = (0, 1)
+  pipe = chomp_data.build(both)
+  assert batches == [
+    measuring.digest(pipe.batch(step)) for step in range(pipe.num_steps)
+  ]
+
+
+def test_two_pipelines_of_one_object_have_caches_of_their_own():
+  store = store_of()
+  one, two = (chomp_data.build(config_of(store)) for _ in range(2))
+  one.batch(0)
+  counts = [
+    own.sources["text"].store.counters.chunks_fetched for own in (one, two)
+  ]
+  assert counts[0] > counts[1] == 0
+
+
+def test_a_document_is_traced_by_its_id(tmp_path):
+  """By a command, whose `--config` is a file that makes the source."""
+  config = tmp_path / "own.py"
+  config.write_text(_CONFIG)
+  done = subprocess.run(
+    [
+      sys.executable, "-m", "tools.trace", f"--config={config}",
+      "--document=text/v1:3",
+    ],
+    capture_output=True, text=True, check=False,
+  )  # fmt: skip
+  assert not done.returncode, done.stderr
+  assert "v1:3" in done.stdout
+
+
+_CONFIG = """
+import ml_collections
+import numpy as np
+from chomp_data import stores
+
+
+def shifted(tokens):
+  return tokens + 3
+
+
+class Source:
+  def __init__(self):
+    self.lengths = [4, 0, 9, 30, 1, 16, 2, 7, 11, 3]
+
+  def __len__(self):
+    return len(self.lengths)
+
+  def __getitem__(self, index):
+    return shifted(np.arange(self.lengths[index]) % 200)
+
+
+def get_config():
+  source = Source()
+  store = stores.from_source(
+    source, source.lengths, vocab_size=256, fingerprint="v1", pad_id=0
+  )
+  text = {"store": store, "rows": {"kind": "bin"}, "shuffle": {"kind": "full"}}
+  data = {
+    "seq_len": 16, "global_batch_size": 2, "epochs": 3,
+    "sources": {"text": text},
+  }
+  return ml_collections.ConfigDict({"data": data})
+"""
+
+
+def test_workers_read_a_source_that_a_config_file_defines(
+  tmp_path, monkeypatch
+):
+  """No worker can import the file by the name that it is loaded as."""
+  monkeypatch.setattr(workers, "may_help", lambda *_: True)
+  (tmp_path / "own.py").write_text(_CONFIG)
+  config = chomp_data.load_config(str(tmp_path / "own.py"))
+  data = config.data.to_dict()
+  alone = chomp_data.build(data)
+  with chomp_data.make_iterator({**data, "worker_count": 2}) as iterator:
+    for step, batch in enumerate(iterator):
+      assert measuring.digest(batch) == measuring.digest(alone.batch(step))
+  assert step == alone.num_steps - 1
+
+
+class Locked(Source):
+  """Cannot be pickled."""
+
+  def __init__(self, elements):
+    super().__init__(elements)
+    self._lock = threading.Lock()
+
+
+def test_a_source_that_cannot_be_pickled_is_read_by_the_process_alone(
+  monkeypatch,
+):
+  monkeypatch.setattr(workers, "may_help", lambda *_: True)
+  store = store_of(source=Locked)
+  with chomp_data.make_iterator(config_of(store)) as iterator:
+    iterator.seek(1)
+    state = iterator.get_state()
+    next(iterator)
+    iterator.set_state(state)
+    assert next(iterator)["loss_mask"].any()
+  with (
+    chomp_data.make_iterator(config_of(store, {"worker_count": 1})) as iterator,
+    pytest.raises(stores.StoreError, match=r"pickled.*Locked.*_thread\.lock"),
+  ):
+    next(iterator)
+
+
+# Many documents.
+
+
+class Unread(Source):
+  """A million elements, of which none may be read."""
+
+  def __init__(self, count):
+    self._count = count
+
+  def __len__(self):
+    return self._count
+
+  def __getitem__(self, index):
+    raise AssertionError("an element is read")
+
+
+def test_indexes_of_many_documents_are_in_the_cache(tmp_path, monkeypatch):
+  """And not beside a path, which there is none; lengths stay in their file."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  (tmp_path / "here").mkdir()
+  monkeypatch.chdir(tmp_path / "here")
+  count = 2**18 + 5
+  lengths = np.resize(np.asarray([3, 1, 0, 12], np.uint16), count)
+  file = tmp_path / "lengths.npy"
+  np.save(file, lengths)
+  one, other = (
+    stores.from_source(
+      Unread(count), own, vocab_size=256, fingerprint="many", pad_id=0
+    )
+    for own in (file, lengths)
+  )
+  assert one.hash == other.hash
+  assert len(pickle.dumps(one)) < 2_000 < len(pickle.dumps(other))
+  pipe = chomp_data.build(config_of(one, shuffle={"kind": "full"}))
+  assert len(pipe.plan(pipe.num_steps - 1))
+  assert list(pathlib.Path.cwd().iterdir()) == []
+  assert list((tmp_path / "cache" / "chomp_data" / "index").glob("ffd-*"))
+
+
+def test_a_pickled_store_refuses_other_lengths(tmp_path):
+  file = tmp_path / "lengths.npy"
+  np.save(file, LENGTHS)
+  data = pickle.dumps(store_of(lengths=file))
+  script = (
+    "import pickle, sys\n"
+    "from chomp_data import stores\n"
+    "store = pickle.load(sys.stdin.buffer)\n"
+    "try: print(stores.read_document(store, 0).tolist())\n"
+    "except stores.StoreError as error: print(error)\n"
+  )
+
+  def elsewhere():
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=data, capture_output=True, check=True)
+    return done.stdout.decode()
+
+  assert json.loads(elsewhere()) == DOCUMENTS[0].tolist()
+  np.save(file, [3, 1, *LENGTHS[2:]])
+  assert "<source v1> must be the store of hash" in elsewhere()
+
+
+# What is refused.
+
+
+def _replaced(document, element):
+  return [element if i == document else own for i, own in enumerate(DOCUMENTS)]
+
+
+@pytest.mark.parametrize(
+  ("elements", "options", "message"),
+  [
+    (_replaced(3, DOCUMENTS[3][:-1]), {}, "element 3 .* 30 tokens, .* 29"),
+    (_replaced(2, [256] * 9), {}, r"element 2 .*255, .* 256 at token 0"),
+    (_replaced(2, np.int8([5, -1] + 7 * [0])), {}, "element 2 .*-1 at token 1"),
+    (_replaced(0, np.zeros(4)), {}, r"element 0 .* float64\[4\]"),
+    (_replaced(0, [True] * 4), {}, r"element 0 .* list bool\[4\]"),
+    (_replaced(0, np.zeros((4, 1), int)), {}, r"element 0 .* int64\[4, 1\]"),
+    (_replaced(0, None), {}, r"element 0 .* NoneType object\[\]"),
+    (_replaced(0, [[1], [2, 3]]), {}, "element 0 must be int.* inhomogeneous"),
+    (_replaced(0, {"a": 1}), {}, "element 0 .*dict.* of a: name one by `key`"),
+    (DOCUMENTS, {"key": "ids"}, "element 0 .* `key` 'ids', got ndarray"),
+    ([{"a": 1, "b": 2}] * 10, {"key": "ids"}, r"element 0 .*got \['a', 'b'\]"),
+  ],
+)  # fmt: skip
+def test_an_element_that_is_not_what_was_said_is_named(
+  elements, options, message
+):
+  store = store_of(elements, **options)
+  with pytest.raises(stores.StoreError, match=f"^<source v1>: {message}"):
+    store.read_tokens(np.asarray([0]), np.asarray([sum(LENGTHS)]))
+
+
+def test_a_source_that_returns_too_few_elements_is_refused():
+  class Short(BatchedSource):
+    def __getitems__(self, indices):
+      return super().__getitems__(indices)[1:]
+
+  with pytest.raises(stores.StoreError, match="must return 1 elements, got 0"):
+    stores.read_document(store_of(source=Short), 0)
+
+
+@pytest.mark.parametrize(
+  ("arguments", "error", "message"),
+  [
+    ({"lengths": LENGTHS[:-1]}, ValueError, "10 elements.* got 9"),
+    ({"lengths": [*LENGTHS[:-1], -2]}, ValueError, "got -2 of element 9"),
+    ({"lengths": [2**62, *LENGTHS[1:]]}, ValueError, "got 4.* of element 0"),
+    ({"lengths": np.float32(LENGTHS)}, TypeError, r"float32\[10\]"),
+    ({"lengths": [LENGTHS]}, TypeError, r"int64\[1, 10\]"),
+    ({"lengths": "no.npy"}, ValueError, r"`lengths`.*'no\.npy'.*No such"),
+    ({"lengths": __file__}, ValueError, r"`lengths`.*numpy\.save"),
+    ({"source": iter(DOCUMENTS)}, TypeError, "`source` must be a grain Random"),
+    ({"source": "text"}, TypeError, "`source`.*'text'"),
+    ({"source": Source}, TypeError, "`source`"),
+    ({"fingerprint": None}, TypeError, "`fingerprint`.*None"),
+    ({"fingerprint": ""}, ValueError, "`fingerprint`"),
+    ({"vocab_size": 0}, ValueError, "`vocab_size`"),
+    ({"eos_id": 300}, ValueError, "eos_id`.*256.*300"),
+    ({"adds_bos": True}, ValueError, "bos_id` must be"),
+    ({"key": 3}, TypeError, "`key`"),
+  ],
+)
+def test_what_no_store_can_be_of_is_refused(arguments, error, message):
+  arguments = {
+    "source": DOCUMENTS,
+    "lengths": LENGTHS,
+    "vocab_size": 256,
+    "fingerprint": "v1",
+    **arguments,
+  }
+  with pytest.raises(error, match=message):
+    stores.from_source(**arguments)
+
+
+def test_a_fingerprint_must_be_given():
+  with pytest.raises(TypeError, match="'fingerprint'"):
+    stores.from_source(DOCUMENTS, LENGTHS, vocab_size=256)
+
+
+def test_a_config_takes_no_options_beside_an_open_store():
+  data = config_of(store_of())
+  data["sources"]["text"]["megatron"] = {"vocab_size": 256}
+  message = r"`config\.data\.sources\.text\.megatron` must be None beside"
+  with pytest.raises(schema.ConfigError, match=message):
+    chomp_data.build(data)
+  pictures = {
+    "global_batch_size": 2,
+    "epochs": 1,
+    "buckets": {"kind": "resolution"},
+    "sources": {"text": {"store": store_of()}},
+    "mix": {},
+  }
+  with pytest.raises(schema.ConfigError, match="must be a path for samples"):
+    chomp_data.build(pictures)
+
+
+def test_the_log_says_once_that_there_are_no_checksums(caplog):
+  with caplog.at_level(logging.WARNING):
+    for _ in range(3):
+      store_of(fingerprint="logged once")
+  lines = [own for own in caplog.messages if "logged once" in own]
+  assert len(lines) == 1
+  assert "no checksums" in lines[0]
