@@ -6,9 +6,9 @@
     python tools/train.py --config=configs/from_grain_source.py:runlocal \\
       --workdir=runs/l  # seconds
 
-Nothing is prepared: an element of `Files` is the tokens of a document, the bytes
-of a file, and the sizes of the files are the lengths. docs/grain_source.md says
-what a source must do. 300 steps of [8, 512] at 0.46 M parameters.
+Nothing is prepared: an element of `Files` is the tokens of a document, which
+are the bytes of a file, and sizes of files are the lengths. docs/grain_source.md
+says what a source must do. 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import pathlib

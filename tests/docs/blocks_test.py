@@ -465,6 +465,14 @@ def around_tokenized(names, found):
   assert shared.line(store).endswith(store.hash[:16])
 
 
+@around("grain_source.md")
+def around_grain_source(names, found):
+  yield
+  assert names["batch"]["tokens"].shape == (8, 512)
+  pipe = pipeline.build(names["data"])
+  assert pipe.sources["mine"].store.num_documents == 1_000
+
+
 @around("tokenizers.md")
 def around_tokenizers(names, found):
   yield
