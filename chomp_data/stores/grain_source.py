@@ -4,10 +4,9 @@
 
     lengths  [3, 0, 2]  ->  documents at tokens 0 .. 2, none, 3 .. 4
 
-Only the lengths are known before elements are read, so rows are planned without
-the source. An element is read whole, checked against its length and the
-vocabulary, and cached. The data are not ours: they have no checksums, and their
-version is what the user calls it, the fingerprint.
+Rows are planned from the lengths. An element is read whole, checked against its
+length and the vocabulary, and cached. The data have no checksums: their version
+is what the user calls it, the fingerprint.
 """
 
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.storage import chunk_cache
 from chomp_data.storage import paths
 from chomp_data.stores import base
 from chomp_data.stores import chunked_reads
@@ -44,19 +44,31 @@ _SCHEMA = 1
 # Documents whose lengths are hashed together.
 _PART = 1 << 20
 
-# Fingerprints of sources that the log mentions as data without checksums.
+# Fingerprints of sources of which the log says that they have no checksums.
 _LOGGED: set[str] = set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(external.TokenOptions):
-  """What a Grain source does not say of its tokens."""
+  """What a Grain source does not say of its elements; see `from_source`."""
 
   section: ClassVar[str] = "from_source"
 
+  fingerprint: str = schema.required(
+    schema.Rule(
+      "text that names this version of the data, for instance 'c4-v3'",
+      schema.text().convert,
+    )
+  )
+  key: str | None = schema.option(None, schema.optional(schema.text()))
+  in_threads: bool = schema.option(False, schema.boolean())
+  chunk_tokens: int = schema.option(
+    span_reads.DEFAULT_CHUNK_TOKENS, schema.integer(1)
+  )
+
 
 class Elements:
-  """The elements of a source and their lengths; one object per process.
+  """A source and the lengths of its elements; one object per process.
 
   Attributes:
     source: The source.
@@ -65,38 +77,71 @@ class Elements:
   """
 
   def __init__(self, source: Any, lengths: Any, uid: str | None = None):
-    """Reads no element.
-
-    Args:
-      source: A grain `RandomAccessDataSource`.
-      lengths: An array of integers [N], or the path of a .npy file of one.
-      uid: Identifies it in other processes; None makes a new one.
-
-    Raises:
-      ConfigError: If there are no such lengths.
-      TypeError: If they are no integers.
-    """
+    """Reads no element; `lengths` is an array, or the path of a .npy file."""
     self.source: Any = source
     self._file = lengths if isinstance(lengths, str) else None
-    self.offsets, self.content = _offsets(_read_lengths(lengths))
-    self.uid: str = uid or uuid.uuid4().hex
-    _ELEMENTS[self.uid] = self
+    self.offsets, self.content = _offsets(lengths)
+    self._uid = uid or uuid.uuid4().hex
+    _ELEMENTS[self._uid] = self
 
   def __reduce__(self) -> tuple[Any, ...]:
     lengths = self._file
     if lengths is None:
       lengths = np.diff(self.offsets)
       lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
-    return _elements, (self.uid, _pickled(self.source), lengths)
+    return _unpickled, (self._uid, _pickled(self.source), lengths)
+
+  def gather(self, positions: np.ndarray) -> np.ndarray:
+    """Returns offsets[positions]."""
+    return self.offsets[positions]
+
+  def read(self, start: int, stop: int) -> np.ndarray:
+    """Returns offsets[start:stop]."""
+    return self.offsets[start:stop]
 
 
+# By their ids: copies of a plan within a process share source and offsets.
 _ELEMENTS: weakref.WeakValueDictionary[str, Elements] = (
   weakref.WeakValueDictionary()
 )
 
 
+def _offsets(lengths: Any) -> tuple[np.ndarray, str]:
+  """Returns where documents begin, and the hash of their lengths."""
+  if isinstance(lengths, str):
+    try:
+      lengths = np.asanyarray(np.load(lengths, mmap_mode="r"))
+    except (OSError, ValueError, EOFError) as error:
+      raise schema.ConfigError(
+        [
+          "`lengths` must be an array, or the path of a .npy file of one, got"
+          f" {lengths!r} ({error}). Write it with numpy.save."
+        ]
+      ) from error
+  if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
+    raise TypeError(
+      "`lengths` must be integers [number of elements], got"
+      f" {lengths.dtype}{[*lengths.shape]}. Give the tokens of each element."
+    )
+  low, high = int(lengths.min(initial=0)), int(lengths.max(initial=0))
+  if low < 0 or lengths.sum(dtype=np.float64) >= 2**62:
+    wrong = low if low < 0 else high
+    raise schema.ConfigError(
+      [
+        "`lengths` must be at least 0, and their sum below 2**62, got"
+        f" {wrong} of element {(lengths == wrong).argmax()}. Correct it."
+      ]
+    )
+  offsets = np.zeros(len(lengths) + 1, np.int64)
+  np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
+  content = hashlib.sha256()
+  for first in range(0, len(lengths), _PART):
+    content.update(lengths[first : first + _PART].astype("<i8").data)
+  return offsets, content.hexdigest()
+
+
 class _Unpicklable:
-  """Stands for a source that could not be sent to this process."""
+  """Stands for a source in a process that it could not be sent to."""
 
   def __init__(self, error: str):
     self._error = error
@@ -115,11 +160,8 @@ def _pickled(source: Any) -> bytes | _Unpicklable:
 
   # Workers cannot import a config file by the name that it was loaded as.
   known = cloudpickle.list_registry_pickle_by_value()
-  by_value = [
-    module
-    for name, module in list(sys.modules.items())
-    if _is_config_file(name, module) and name not in known
-  ]
+  modules = [m for n, m in [*sys.modules.items()] if n not in known]
+  by_value = [module for module in modules if _is_config_file(module)]
   for module in by_value:
     cloudpickle.register_pickle_by_value(module)
   try:
@@ -131,22 +173,21 @@ def _pickled(source: Any) -> bytes | _Unpicklable:
       cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_config_file(name: str, module: Any) -> bool:
+def _is_config_file(module: Any) -> bool:
   """Returns whether a module was loaded by another name than its file's."""
   spec = getattr(module, "__spec__", None)
-  file = os.path.basename(getattr(spec, "origin", None) or "")
+  name, file = getattr(spec, "name", "."), getattr(spec, "origin", None) or ""
+  is_module = "." not in name and sys.modules.get(name) is module
+  files = f"{name}.py", "__init__.py"
   return (
-    file.endswith(".py")
-    and getattr(spec, "name", None) == name
-    and "." not in name
-    and file not in (f"{name}.py", "__init__.py")
+    is_module and file.endswith(".py") and os.path.basename(file) not in files
   )
 
 
-def _elements(
+def _unpickled(
   uid: str, pickled: bytes | _Unpicklable, lengths: Any
 ) -> Elements:
-  """Returns elements as they were pickled; in one process they are shared."""
+  """Returns the elements of an id: those of this process, or a copy."""
   elements = _ELEMENTS.get(uid)
   if elements is not None:
     return elements
@@ -161,74 +202,16 @@ def _elements(
   return Elements(source, lengths, uid)
 
 
-def _read_lengths(lengths: np.ndarray | str) -> np.ndarray:
-  """Returns the lengths of elements, as they are or mapped from a file."""
-  if not isinstance(lengths, str):
-    return lengths
-  try:
-    values = np.load(lengths, mmap_mode="r", allow_pickle=False)
-    if not isinstance(values, np.ndarray):
-      values.close()
-      raise ValueError("a file of several arrays")
-    return values
-  except (OSError, ValueError, EOFError) as error:
-    raise schema.ConfigError(
-      [
-        "`lengths` must be an array, or the path of a .npy file of one, got"
-        f" {lengths!r} ({error}). Write it with numpy.save."
-      ]
-    ) from error
-
-
-def _offsets(lengths: np.ndarray) -> tuple[np.ndarray, str]:
-  """Returns where documents begin, and the hash of their lengths."""
-  if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
-    raise TypeError(
-      "`lengths` must be integers [number of elements], got"
-      f" {lengths.dtype}{[*lengths.shape]}. Give the tokens of each element."
-    )
-  least, most = int(lengths.min(initial=0)), int(lengths.max(initial=0))
-  if least < 0 or float(lengths.sum(dtype=np.float64)) >= 2**62:
-    wrong = least if least < 0 else most
-    at = int((lengths == wrong).argmax())
-    raise schema.ConfigError(
-      [
-        "`lengths` must be at least 0, and their sum below 2**62, got"
-        f" {wrong} of element {at}. Correct it."
-      ]
-    )
-  offsets = np.zeros(len(lengths) + 1, np.int64)
-  np.cumsum(lengths, dtype=np.int64, out=offsets[1:])
-  content = hashlib.sha256()
-  for low in range(0, len(lengths), _PART):
-    content.update(lengths[low : low + _PART].astype("<i8").data)
-  return offsets, content.hexdigest()
-
-
-class _Offsets:
-  """Offsets in memory; see `documents.Offsets`."""
-
-  def __init__(self, values: np.ndarray):
-    self._values = values
-
-  def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns int64[N], offsets[positions]."""
-    return self._values[positions]
-
-  def read(self, start: int, stop: int) -> np.ndarray:
-    """Returns offsets[start:stop]."""
-    return self._values[start:stop]
-
-
 class _Tokens(chunked_reads.ChunkedReads):
   """The tokens of all documents, one after the other; a chunk is an element."""
 
-  def __init__(self, documents: "_Reader", cache_bytes: int, in_threads: bool):
-    self._offsets = documents.offsets
-    super().__init__(
-      int(self._offsets[-1]), 1, documents.dtype, span_reads.Counters()
+  def __init__(self, reader: "_Reader", cache_bytes: int, in_threads: bool):
+    self._offsets = reader.offsets
+    size = int(self._offsets[-1])
+    super().__init__(size, 1, reader.dtype, chunk_cache.Counters())
+    self.cache = chunk_cache.ChunkCache(
+      reader, cache_bytes, self.counters, in_threads=in_threads
     )
-    self.read_through(documents, cache_bytes, in_threads=in_threads)
 
   def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return self._split(starts, lengths, starts)[0]
@@ -242,40 +225,27 @@ class _Tokens(chunked_reads.ChunkedReads):
 class _Reader:
   """Reads and checks elements; see `chunk_cache.ChunkSource`."""
 
-  def __init__(
-    self,
-    path: str,
-    elements: Elements,
-    key: str | None,
-    vocab_size: int,
-    in_threads: bool,
-  ):
+  def __init__(self, path: str, elements: Elements, options: SourceOptions):
     self.offsets: np.ndarray = elements.offsets
-    self.dtype: np.dtype = np.dtype(manifest.token_dtype(vocab_size))
+    self.dtype: np.dtype = np.dtype(manifest.token_dtype(options.vocab_size))
     self._path = path
     self._source = elements.source
-    self._key = key
-    self._vocab_size = vocab_size
+    self._options = options
     self._is_one_call = hasattr(elements.source, "__getitems__")
-    self._in_threads = in_threads
 
   def nbytes(self, chunk: int) -> int:
     """Returns the bytes of an element's tokens."""
-    first, end = self.offsets[chunk : chunk + 2].tolist()
-    return (end - first) * self.dtype.itemsize
+    return self._length(chunk) * self.dtype.itemsize
 
   def runs(self, chunks: Sequence[int]) -> list[list[int]]:
-    """Divides elements into those that are read by one call, or one thread."""
-    if self._in_threads and not self._is_one_call:
+    """Divides elements into those that one call, or one thread, reads."""
+    if self._options.in_threads and not self._is_one_call:
       return [[chunk] for chunk in chunks]
     return [[*chunks]] if len(chunks) else []
 
   def read(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the tokens of elements.
-
-    Raises:
-      StoreError: If an element is not what `from_source` was told.
-    """
+    """Yields elements; raises StoreError at one that is not as declared."""
+    elements = map(self._source.__getitem__, run)
     if self._is_one_call:
       elements = self._source.__getitems__(run)
       if len(elements) != len(run):
@@ -283,65 +253,51 @@ class _Reader:
           f"{self._path}: `__getitems__` must return {len(run)} elements, got"
           f" {len(elements)}. Correct the source."
         )
-    else:
-      elements = map(self._source.__getitem__, run)
     for document, element in zip(run, elements, strict=True):
-      yield document, self._tokens(document, element)
+      values, rule, got = self._tokens(document, element)
+      if rule:
+        raise errors.StoreError(
+          f"{self._path}: element {document} must be {rule}, got {got}. Correct"
+          " the source, or the arguments of `from_source`."
+        )
+      tokens = values.astype(self.dtype)
+      tokens.flags.writeable = False
+      yield document, tokens
 
-  def _tokens(self, document: int, element: Any) -> np.ndarray:
-    """Returns the tokens of an element as they are cached, read-only."""
-    if self._key is not None:
-      if not isinstance(element, Mapping) or self._key not in element:
-        held = (
-          sorted(map(str, element))
-          if isinstance(element, Mapping)
-          else (type(element).__name__)
-        )
-        raise self._wrong(
-          document, f"a mapping with `key` {self._key!r}", f"{held}"
-        )
-      element = element[self._key]
-    rule = "int[length] tokens"
+  def _length(self, document: int) -> int:
+    return int(self.offsets[document + 1] - self.offsets[document])
+
+  def _tokens(
+    self, document: int, element: Any
+  ) -> tuple[np.ndarray, str, object]:
+    """Returns the tokens of an element; what they must be, and are instead."""
+    none = np.zeros(0, self.dtype)
+    key, shown = self._options.key, type(element).__name__
+    if isinstance(element, Mapping):
+      shown += f" of {', '.join(map(str, element))}"
+    if key is not None:
+      if not isinstance(element, Mapping) or key not in element:
+        return none, f"a mapping with `key` {key!r}", shown
+      element = element[key]
     try:
       values = np.asarray(element)
     except (TypeError, ValueError) as error:
-      raise self._wrong(document, rule, str(error)) from error
+      return none, "integers [length]", error
     if not values.size and isinstance(element, list | tuple):
-      values = values.astype(self.dtype)  # Of no value NumPy makes floats.
+      values = none  # NumPy takes a list of no values for floats.
     if values.ndim != 1 or values.dtype.kind not in "iu":
-      advice = ""
-      if isinstance(element, Mapping):
-        advice = f" of {', '.join(map(str, element))}: name one by `key`"
-      raise self._wrong(
-        document,
-        rule,
-        f"{type(element).__name__} {values.dtype}{[*values.shape]}{advice}",
-      )
-    first, end = self.offsets[document : document + 2].tolist()
-    if len(values) != end - first:
-      raise self._wrong(
-        document,
-        f"{end - first} tokens, as `lengths` says",
-        f"{len(values)}",
-      )
+      got = f"{values.dtype}{[*values.shape]} ({shown})"
+      return none, "integers [length], or a mapping and its `key` named", got
+    length = self._length(document)
+    if len(values) != length:
+      return none, f"{length} tokens, as in `lengths`", len(values)
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    if low < 0 or high >= self._vocab_size:
+    if low < 0 or high >= self._options.vocab_size:
       wrong = low if low < 0 else high
+      rule = f"ids in 0 .. {self._options.vocab_size - 1}, by `vocab_size`"
       at = int((values == wrong).argmax())
-      raise self._wrong(
-        document,
-        f"ids in 0 .. {self._vocab_size - 1}, by `vocab_size`",
-        f"{wrong} at token {at}",
-      )
-    tokens = values.astype(self.dtype)
-    tokens.flags.writeable = False
-    return tokens
-
-  def _wrong(self, document: int, rule: str, got: str) -> errors.StoreError:
-    return errors.StoreError(
-      f"{self._path}: element {document} must be {rule}, got {got}. Correct the"
-      " source, or what `from_source` is told of it."
-    )
+      return none, rule, f"{wrong} at token {at}"
+    return values, "", ""
 
 
 class SourceStore(base.Store):
@@ -351,52 +307,35 @@ class SourceStore(base.Store):
   """
 
   def __init__(
-    self,
-    elements: Elements,
-    fingerprint: str,
-    options: SourceOptions,
-    key: str | None,
-    in_threads: bool,
-    chunk_tokens: int,
-    cache_bytes: int,
+    self, elements: Elements, options: SourceOptions, cache_bytes: int
   ):
     """Opens nothing yet; see `from_source`."""
-    super().__init__(paths.of_object(f"source {fingerprint}"), cache_bytes)
+    path = paths.of_object(f"source {options.fingerprint}")
+    super().__init__(path, cache_bytes)
     self._elements = elements
-    self._fingerprint = fingerprint
     self._options = options
-    self._key = key
-    self._in_threads = in_threads
-    self._chunk_tokens = chunk_tokens
 
   def _open(self) -> base.Opened:
     elements, options = self._elements, self._options
     num_documents = len(elements.offsets) - 1
     num_tokens = int(elements.offsets[-1])
-    reader = _Reader(
-      self._path, elements, self._key, options.vocab_size, self._in_threads
-    )
-    content = f"{self._fingerprint}\n{elements.content}".encode()
+    reader = _Reader(self._path, elements, options)
+    content = f"{options.fingerprint}\n{elements.content}".encode()
+    digest = hashlib.sha256(content).hexdigest()
     return base.Opened(
       hash=external.identity_hash(
-        options,
-        _SCHEMA,
-        num_documents,
-        num_tokens,
-        hashlib.sha256(content).hexdigest(),
+        options, _SCHEMA, num_documents, num_tokens, digest
       ),
       tokenizer=options.tokenizer_info,
       tokenizer_identity=options.tokenizer_identity,
       num_tokens=num_tokens,
       token_dtype=reader.dtype,
-      documents=documents.StoredOffsets(
-        _Offsets(elements.offsets), num_documents, self._path
-      ),
-      tokens=_Tokens(reader, self._cache_bytes, self._in_threads),
+      documents=documents.StoredOffsets(elements, num_documents, self._path),
+      tokens=_Tokens(reader, self._cache_bytes, options.in_threads),
       ids=texts.NumberedTexts(
-        [self._fingerprint], np.asarray([0, num_documents])
+        [options.fingerprint], np.asarray([0, num_documents])
       ),
-      chunk_tokens=self._chunk_tokens,
+      chunk_tokens=options.chunk_tokens,
     )
 
 
@@ -410,9 +349,8 @@ def _source(value: Any) -> Any:
 
 
 def _lengths(value: Any) -> np.ndarray | str:
-  if isinstance(value, str | os.PathLike):
-    return os.fspath(value)
-  return np.asarray(value)
+  is_path = isinstance(value, str | os.PathLike)
+  return os.fspath(value) if is_path else np.asarray(value)
 
 
 @schema.arguments(
@@ -423,15 +361,7 @@ def _lengths(value: Any) -> np.ndarray | str:
     "integers, the tokens of each element, or the path of a .npy file of them",
     _lengths,
   ),
-  fingerprint=schema.Rule(
-    "text that names this version of the data, as 'c4-v3', for states of runs",
-    schema.text().convert,
-  ),
-  key=schema.optional(schema.text()),
-  in_threads=schema.boolean(),
-  chunk_tokens=schema.integer(1),
   cache_bytes=base.CACHE_BYTES,
-  **{n: field.rule for n, field in schema.options_of(SourceOptions).items()},
 )
 def from_source(
   source: "grain.sources.RandomAccessDataSource[Any]",
@@ -439,16 +369,8 @@ def from_source(
   *,
   vocab_size: int,
   fingerprint: str,
-  key: str | None = None,
-  pad_id: int | None = None,
-  eos_id: int | None = None,
-  bos_id: int | None = None,
-  adds_bos: bool = False,
-  adds_eos: bool = False,
-  tokenizer: str | None = None,
-  in_threads: bool = False,
-  chunk_tokens: int = span_reads.DEFAULT_CHUNK_TOKENS,
   cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+  **options: Any,
 ) -> SourceStore:
   """Makes a store of a Grain source; reads no element.
 
@@ -458,25 +380,19 @@ def from_source(
 
   Args:
     source: Its element i is int[lengths[i]], the tokens of document i. It is
-      pickled for worker processes. Where it has `__getitems__`, elements of
-      several batches are read by one call of it.
-    lengths: int[N], the tokens of each element, or the path of a .npy file,
-      which each process maps.
+      pickled for worker processes. Where it has `__getitems__`, one call of it
+      reads elements of several batches.
+    lengths: int[N], the tokens of each element, or the path of a .npy file of
+      them, which each process maps.
     vocab_size: All token ids are below it, special ones included.
     fingerprint: Names this version of the data. States of runs hold it: change
       it when the data change.
-    key: Which value of an element holds the tokens, where elements are
-      mappings.
-    pad_id: Id of the padding token, or None.
-    eos_id: Id of the end-of-document token, or None.
-    bos_id: Id of the begin-of-document token, or None.
-    adds_bos: Whether documents begin with `bos_id`.
-    adds_eos: Whether documents end with `eos_id`.
-    tokenizer: Name of the tokenizer that made the ids.
-    in_threads: Whether up to 32 elements are read at once, for a source that
-      waits for a disk or a network.
-    chunk_tokens: Tokens of the blocks of a block shuffle.
     cache_bytes: Most bytes of tokens that are kept of elements.
+    **options: `pad_id`, `eos_id`, `bos_id`, `adds_bos`, `adds_eos` and
+      `tokenizer` as of `ArrayRecordOptions`; `key`, which value of an element
+      holds the tokens, where elements are mappings; `in_threads`, whether up to
+      32 elements are read at once, for a source that waits for a disk or a
+      network; `chunk_tokens`, of the blocks of a block shuffle.
 
   Returns:
     The store. Its document ids are '<fingerprint>:<number>'.
@@ -485,34 +401,20 @@ def from_source(
     ConfigError: If lengths are not those of the source, or options are wrong.
     TypeError: If an argument is of a wrong type.
   """
-  options = SourceOptions(
-    vocab_size=vocab_size,
-    pad_id=pad_id,
-    eos_id=eos_id,
-    bos_id=bos_id,
-    adds_bos=adds_bos,
-    adds_eos=adds_eos,
-    tokenizer=tokenizer,
-  )
-  problems = options.problems(options.section)
+  fields = {"vocab_size": vocab_size, "fingerprint": fingerprint, **options}
+  checked, problems = schema.read(SourceOptions, fields, SourceOptions.section)
+  if checked is None or problems:
+    raise schema.ConfigError(problems)
+  problems = checked.problems(SourceOptions.section)
   elements = Elements(source, lengths)
-  num_lengths = len(elements.offsets) - 1
-  if num_lengths != len(source):
+  if len(elements.offsets) - 1 != len(source):
     problems.append(
       f"`lengths` must be those of the {len(source)} elements of `source`, got"
-      f" {num_lengths}. Count the tokens of each element."
+      f" {len(elements.offsets) - 1}. Count the tokens of each element."
     )
   if problems:
     raise schema.ConfigError(problems)
-  store = SourceStore(
-    elements,
-    fingerprint,
-    options,
-    key,
-    in_threads,
-    chunk_tokens,
-    cache_bytes,
-  )
+  store = SourceStore(elements, checked, cache_bytes)
   _ = store.hash
   if fingerprint not in _LOGGED:
     _LOGGED.add(fingerprint)
