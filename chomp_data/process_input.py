@@ -245,7 +245,7 @@ def of_pipeline(
   columns = None
   if not operations and options.certificate != certifying.TOKENS:
     # The config's transforms read at most the next column, others any column.
-    columns = placed.columns()
+    columns = placed.columns(getattr(options, "num_targets", 0))
   shards = balance.dealt_shards(options, pipe.buckets)
   if _deals_over_devices(pipe) and not place.is_padded:
     shards = placed.num_shards()

@@ -127,7 +127,7 @@ class ArrayDataset(dataset.Dataset):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None = None,
-    columns: tuple[int, int] | None = None,
+    columns: spans_lib.ColumnRanges | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns arrays, metadata, sizes and identities of samples of a bucket.
 

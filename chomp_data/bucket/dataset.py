@@ -93,7 +93,7 @@ class Dataset(abc.ABC):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None,
-    columns: tuple[int, int] | None = None,
+    columns: spans_lib.ColumnRanges | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns the fields of samples, [R, ...] each.
 

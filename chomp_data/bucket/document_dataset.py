@@ -179,7 +179,7 @@ class DocumentDataset(dataset.Dataset):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None,
-    columns: tuple[int, int] | None = None,
+    columns: spans_lib.ColumnRanges | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns the canonical fields of a bucket's rows, as `spans` plan them."""
     del samples, number

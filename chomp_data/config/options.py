@@ -31,6 +31,7 @@ from chomp_data.config import edits
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
 from chomp_data.order import shuffle_options
+from chomp_data.rows import targets
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
@@ -170,6 +171,9 @@ class TextFields(RunFields):
     lookahead: Whether batches hold the token after their last column where a
       document continues there, so that the last column has a label too. It has
       no effect on splices and windows.
+    num_targets: How many targets each column has: with D, batches hold
+      `targets`, `targets_2`, ..., the tokens 1 .. D places later in the same
+      document, and a `target_mask` of each; docs/targets.md.
     document_id: Whether batches hold `document_id`, which names the documents
       of each row.
     tombstones: Documents and spans that are gone from some data steps on,
@@ -190,6 +194,7 @@ class TextFields(RunFields):
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
   train_on_eos: bool = schema.option(True, schema.boolean())
   lookahead: bool = schema.option(False, schema.boolean())
+  num_targets: int = schema.option(0, schema.integer(0, targets.MAX_TARGETS))
   document_id: bool = schema.option(False, schema.boolean())
   tombstones: tuple[tuple[int, str], ...] = schema.option((), edits.TOMBSTONES)
   balance: str | None = schema.option(
@@ -224,6 +229,7 @@ class TextFields(RunFields):
     needed = set(formats.FORMATS[self.batch_format].needs)
     if self.lookahead:
       needed.add("next_token")
+    needed.update(targets.FIELDS[: self.num_targets])
     if any(store.labels.has_weights for store in opened):
       needed.add("loss_weight")
     return tuple(sorted(needed))
@@ -259,6 +265,8 @@ class TextFields(RunFields):
       "train_on_eos": self.train_on_eos,
       "lookahead": self.lookahead,
       "document_id": self.document_id,
+      # Left out where it is unset, as in states of earlier versions.
+      **({"num_targets": self.num_targets} if self.num_targets else {}),
     }
 
 
@@ -301,6 +309,12 @@ class RowFields(TextFields):
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     problems = super().problems(path)
+    if self.num_targets and not self.mask_boundary_loss:
+      problems.append(
+        f"`{path}.num_targets` must be 0 with mask_boundary_loss=False, got"
+        f" {self.num_targets}: a target is of its column's document. Unset one"
+        " of them."
+      )
     if None not in (self.global_batch_size, self.batch_size_schedule):
       problems.append(
         f"`{path}.global_batch_size` must be None beside batch_size_schedule,"

@@ -20,6 +20,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
 
 # A sharding for every field; or one by rank, or one by field name.
 ShardingTree = (
@@ -157,16 +158,25 @@ class Placement:
     count = on_devices(self.device_rows, spec.bucket)
     return {name: (count, *shape) for name, shape in spec.fields.items()}
 
-  def columns(self) -> dict[str, tuple[int, int]]:
+  def columns(
+    self,
+    num_targets: int = 0,
+    order: Callable[[int], np.ndarray] = np.arange,
+  ) -> dict[str, spans_lib.ColumnRanges]:
     """Returns the columns of text whose tokens this process needs.
 
-    They are those that its devices hold, and the next one: it is the target of
-    the last.
+    They are those that its devices hold, and their targets: the next column at
+    least. With `num_targets`, columns may be after those of the row.
+
+    Args:
+      num_targets: `config.data.num_targets`.
+      order: Returns the canonical column of each column on devices, int64[S].
 
     Returns:
-      (first, last + 1) by bucket, of those of which it does not need all.
+      (first, last + 1) of ranges by bucket, of those of which it does not need
+      all.
     """
-    columns_by_bucket: dict[str, tuple[int, int]] = {}
+    columns_by_bucket: dict[str, spans_lib.ColumnRanges] = {}
     if not any(map(_cuts_columns, shardings_of(self.sharding))):
       return columns_by_bucket
     for spec in self._specs:
@@ -177,11 +187,16 @@ class Placement:
           sharding = field_sharding(self.sharding, name, len(shape))
           for index in sharding.addressable_devices_indices_map(shape).values():
             is_held[index[1] if index else slice(None)] = True
-      columns = np.flatnonzero(is_held)
-      if len(columns):
-        first, last = int(columns[0]), min(int(columns[-1]) + 2, len(is_held))
-        if (first, last) != (0, len(is_held)):
-          columns_by_bucket[bucket.name] = first, last
+      held = order(len(is_held))[is_held]
+      is_read = np.zeros(len(is_held) + num_targets, np.bool_)
+      for ahead in range(max(num_targets, 1) + 1):
+        is_read[np.minimum(held + ahead, len(is_read) - 1)] = True
+      if len(held) and not is_read.all():
+        edges = np.diff(is_read.astype(np.int8), prepend=0, append=0)
+        columns_by_bucket[bucket.name] = (
+          np.flatnonzero(edges > 0),
+          np.flatnonzero(edges < 0),
+        )
     return columns_by_bucket
 
   def counted_rows(self) -> dict[str, np.ndarray]:

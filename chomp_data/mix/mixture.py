@@ -295,7 +295,7 @@ class MixtureSource:
     self,
     spans: spans_lib.Spans,
     extra: Collection[str] = (),
-    columns: tuple[int, int] | None = None,
+    columns: spans_lib.ColumnRanges | None = None,
   ) -> dict[str, np.ndarray]:
     """Reads planned rows and places their tokens.
 

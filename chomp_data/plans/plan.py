@@ -35,7 +35,7 @@ Rows = Mapping[str, np.ndarray]
 
 # (first, last + 1) by bucket: the columns that are read. Buckets without an
 # entry are read in full.
-Columns = Mapping[str, tuple[int, int]]
+Columns = Mapping[str, spans_lib.ColumnRanges]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Planned:
   bucket: int = 0
   dataset: int = -1
   samples: np.ndarray | None = None
-  columns: tuple[int, int] | None = None
+  columns: spans_lib.ColumnRanges | None = None
   rows: np.ndarray | None = None
 
   @property

@@ -23,6 +23,9 @@ from chomp_data.index import ragged
 # which mark the parts of rearranged documents, are numbered from `SENTINEL` on.
 BOS, EOS, SENTINEL = 1, 2, 3
 
+# (first, last + 1) of columns: int each, or int64[K] of ranges, ascending.
+ColumnRanges = tuple[int | np.ndarray, int | np.ndarray]
+
 
 @dataclasses.dataclass(frozen=True)
 class Spans:
@@ -47,6 +50,9 @@ class Spans:
       token of the store (1) or an added EOS (2); None if unknown.
     masked: bool[N], whether the span is masked: padding takes its place and its
       tokens are not read. None if none is masked.
+    remaining: int64[N], how many tokens follow the span in its document, up to
+      the first removed one; negative if the last of them is an added EOS. None
+      if unknown.
   """
 
   num_rows: int
@@ -62,6 +68,7 @@ class Spans:
   added_after: np.ndarray | None = None
   following: np.ndarray | None = None
   masked: np.ndarray | None = None
+  remaining: np.ndarray | None = None
 
   def __post_init__(self) -> None:
     """Checks that all arrays have one shape; takes about a microsecond.
@@ -164,20 +171,31 @@ class Spans:
     live = self.take(pick, self.row[pick], self.num_rows)
     return dataclasses.replace(live, masked=None)
 
-  def in_columns(self, low: int, high: int) -> "Spans":
+  def in_columns(
+    self, low: int | np.ndarray, high: int | np.ndarray
+  ) -> "Spans":
     """Returns the parts of spans in columns low .. high - 1.
 
-    Spans keep their columns; `following` becomes None.
+    Spans keep their columns; `following` and `remaining` become None.
 
         a span of 6 from token 20 on at column 1, columns 3 .. 4:
         -> a span of 2 from token 22 on at column 3
+
+    Args:
+      low: The first column, or int64[K] of several ranges, ascending.
+      high: The column after the last; of ranges at most the next `low`.
     """
-    low, high = integers.whole("low", low), integers.whole("high", high)
-    begin = np.maximum(self.column, low)
-    end = np.minimum(self.ends(), high)
-    pick = np.flatnonzero(begin < end)
+    low = np.atleast_1d(integers.array("low", low, (0, 1)))
+    high = np.atleast_1d(integers.array("high", high, (0, 1)))
+    first_range = np.searchsorted(high, self.column, side="right")
+    end_range = np.searchsorted(low, self.ends(), side="left")
+    pick, turn = ragged.elements(np.maximum(end_range - first_range, 0))
+    in_range = first_range[pick] + turn
+    begin = np.maximum(self.column[pick], low[in_range])
+    end = np.minimum(self.ends()[pick], high[in_range])
+    nonempty = begin < end
+    pick, begin, end = pick[nonempty], begin[nonempty], end[nonempty]
     spans = self.take(pick, self.row[pick], self.num_rows)
-    begin, end = begin[pick], end[pick]
     cut, before, after = (
       begin - spans.column,
       spans.added_before,
@@ -199,6 +217,7 @@ class Spans:
       added_before=before,
       added_after=after,
       following=None,
+      remaining=None,
     )
 
   def ends(self) -> np.ndarray:
@@ -307,7 +326,13 @@ _VALUES = tuple(
   for field in dataclasses.fields(Spans)
   if field.name not in ("num_rows", "row")
 )
-_OPTIONAL = ("added_before", "added_after", "following", "masked")
+_OPTIONAL = (
+  "added_before",
+  "added_after",
+  "following",
+  "masked",
+  "remaining",
+)
 
 
 def of_parts(
@@ -342,9 +367,11 @@ def of_parts(
     num_rows: Rows of the plan.
   """
   before_eos = bos + stored
-  following = (end < whole).astype(np.int8)
+  remaining = whole - end
+  following = (remaining > 0).astype(np.int8)
   if np.any(eos):
     following[(following > 0) & (end == before_eos)] = 2
+    remaining = np.where(whole > before_eos, -remaining, remaining)
   # A part of only an EOS begins at the end of the document's tokens.
   start = np.maximum(begin - bos, 0)
   return Spans(
@@ -360,6 +387,7 @@ def of_parts(
     added_before=_where((begin == 0) & (bos > 0), BOS) if np.any(bos) else None,
     added_after=_where(end > before_eos, EOS) if np.any(eos) else None,
     following=following,
+    remaining=remaining,
   )
 
 

@@ -77,13 +77,15 @@ def masked(
 
 
 def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
-  """Joins the spans that `masked` split; `following` becomes None.
+  """Joins the spans that `masked` split; it is not known what follows.
 
   2 live, 2 masked, 2 live of one span
   -> a span of 6 tokens
   """
   if spans.masked is None or not len(spans):
-    return dataclasses.replace(spans, masked=None, following=None)
+    return dataclasses.replace(
+      spans, masked=None, following=None, remaining=None
+    )
   # Two parts of a rolled document share a segment, but are not consecutive.
   # Parts of a rearranged one may be, and have a sentinel between them.
   opens, _ = ragged.run_edges(spans.row, spans.document, spans.segment)
@@ -102,6 +104,7 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
     else spans.added_after[last_part],
     following=None,
     masked=None,
+    remaining=None,
   )
 
 
@@ -125,10 +128,13 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   count = np.where(length > 0, np.maximum(end_range - first_range, 0), 0)
   added_masked = _masked_added(spans, removed, length)
   following = _following(spans, removed, end)
+  remaining = _remaining(spans, removed, end)
   if not count.any() and not added_masked.any():
-    if following is spans.following:
+    if following is spans.following and remaining is spans.remaining:
       return spans
-    return dataclasses.replace(spans, following=following)
+    return dataclasses.replace(
+      spans, following=following, remaining=remaining
+    )
   # Pieces are alternately live and masked, the first one live; some are empty.
   owner, turn = ragged.elements(2 * count + 1)
   # The removed range in, or just before, each piece; the first has neither.
@@ -158,6 +164,8 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   if following is not None:
     # A live piece that ends within its span is followed by a masked one.
     following = following[owner] * (closes & ~is_masked)
+  if remaining is not None:
+    remaining = remaining[owner] * (closes & ~is_masked)
   return dataclasses.replace(
     spans.take(owner, spans.row[owner], spans.num_rows),
     start=spans.start[owner] + shift,
@@ -168,6 +176,7 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
     added_after=after,
     following=following,
     masked=is_masked if is_masked.any() else None,
+    remaining=remaining,
   )
 
 
@@ -254,6 +263,23 @@ def _following(
   following = spans.following.copy()
   following[removed_next] = 0
   return following
+
+
+def _remaining(
+  spans: spans_lib.Spans, removed: RemovedTokens, end: np.ndarray
+) -> np.ndarray | None:
+  """Returns `Spans.remaining`, up to the next removed token."""
+  remaining = spans.remaining
+  if remaining is None:
+    return None
+  next_range = np.searchsorted(removed.end, end, side="right")
+  at = np.minimum(next_range, len(removed.end) - 1)
+  is_cut = (next_range == at) & (removed.document[at] == spans.document)
+  if not is_cut.any():
+    return remaining
+  stored = np.abs(remaining) - (remaining < 0)
+  before = np.clip(removed.begin[at] - end, 0, stored)
+  return np.where(is_cut, before, remaining)
 
 
 def _holds(

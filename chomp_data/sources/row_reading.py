@@ -15,10 +15,11 @@ from chomp_data.index import integers
 from chomp_data.rows import row_layout
 from chomp_data.rows import row_masks
 from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import targets as targets_lib
 from chomp_data.sources import row_labels
 
-# Fields that are made on request only.
-OPTIONAL_FIELDS = ("attention_mask", "next_token")
+# Fields that are made on request only; masks and weights come with targets.
+OPTIONAL_FIELDS = ("attention_mask", "next_token", *targets_lib.FIELDS)
 # Also on request; `loss_weight` is always made where a source has weights.
 LABEL_FIELDS = ("loss_weight", "label_weight")
 
@@ -40,7 +41,7 @@ def read(
   sources: Mapping[int, Readable],
   spans: spans_lib.Spans,
   extra: Collection[str] = (),
-  columns: tuple[int, int] | None = None,
+  columns: spans_lib.ColumnRanges | None = None,
 ) -> dict[str, np.ndarray]:
   """Reads and places planned rows of sources that share a layout.
 
@@ -49,7 +50,8 @@ def read(
     spans: The plan.
     extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too.
     columns: (first, last + 1) of the columns whose tokens and labels are read,
-      or None for all; tokens of others are padding.
+      an int or int64[K] each, or None for all; tokens of others are padding.
+      Targets are of columns after those of the row.
 
   Returns:
     `tokens`, `segment_ids`, `positions` int32[N, seq_len], `loss_mask`
@@ -58,13 +60,21 @@ def read(
   """
   layout = next(iter(sources.values())).layout
   batch = row_layout.placed(spans, layout)
-  if columns is not None:
+  tokens, wide_spans, wide_layout = batch["tokens"], spans, layout
+  depth = targets_lib.depth_of(extra)
+  if depth:
+    wide_spans, wide_layout = targets_lib.extended(spans, layout, depth)
+  if depth or columns is not None:
     # Padding where nothing is copied.
-    batch["tokens"] = row_layout.token_grid(spans, layout)
+    tokens = row_layout.token_grid(wide_spans, wide_layout)
   # Masked spans are padding in all that follows.
-  spans = spans.live()
-  fetched = spans if columns is None else spans.in_columns(*columns)
-  copy_tokens(sources, fetched, batch["tokens"])
+  spans, wide_spans = spans.live(), wide_spans.live()
+  fetched = wide_spans if columns is None else wide_spans.in_columns(*columns)
+  copy_tokens(sources, fetched, tokens)
+  if depth:
+    batch["tokens"][:] = tokens[:, : layout.seq_len]
+  else:
+    batch["tokens"] = tokens
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
   last_weight = None
@@ -79,8 +89,18 @@ def read(
     store.labels.has_weights for store in opened
   ):
     label_fields.append("loss_weight")
+  trained = weight = None
   if label_fields or any(store.labels.has_runs for store in opened):
-    _label(batch, stores_by_number, fetched, label_fields, last_weight)
+    runs = row_labels.runs_of(stores_by_number, fetched, tokens.shape[1])
+    trained = runs.trained_grid(*tokens.shape)
+    weight = runs.weight_grid(*tokens.shape) if label_fields else None
+    _label(batch, trained, weight, label_fields, last_weight)
+  if depth:
+    if "loss_weight" not in label_fields:
+      weight = None
+    batch |= targets_lib.batch_fields(
+      wide_spans, tokens, depth, layout.filler_id, trained, weight
+    )
   return batch
 
 
@@ -158,25 +178,26 @@ def row_of(
 
 def _label(
   batch: dict[str, np.ndarray],
-  by_source: Mapping[int, stores.Store],
-  spans: spans_lib.Spans,
+  trained: np.ndarray,
+  weight: np.ndarray | None,
   label_fields: Collection[str],
   last_weight: np.ndarray | None,
 ) -> None:
   """Applies labels of stores to `loss_mask`, and adds label fields.
 
+  `trained` and `weight` are of the columns of rows, and perhaps more.
   `last_weight` float32[N] is the weight of the token after each row as a
   target; None is 0.
   """
   mask = batch["loss_mask"]
-  runs = row_labels.runs_of(by_source, spans, mask.shape[1])
+  seq_len = mask.shape[1]
   # A position's target is the next token. The last column has none in its row.
-  mask[:, :-1] &= runs.trained_grid(*mask.shape)[:, 1:]
-  if not label_fields:
+  mask[:, :-1] &= trained[:, 1:seq_len]
+  if weight is None:
     return
-  weight = runs.weight_grid(*mask.shape)
+  weight = weight[:, :seq_len]
   if "label_weight" in label_fields:
-    batch["label_weight"] = weight
+    batch["label_weight"] = np.ascontiguousarray(weight)
   if "loss_weight" in label_fields:
     if last_weight is None:
       last_weight = np.zeros(len(mask), np.float32)

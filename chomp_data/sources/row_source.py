@@ -57,8 +57,9 @@ _FIELDS = schema.sequence(
 )
 
 
-def _columns(value: Any) -> tuple[int, int]:
-  first_column, end_column = schema.sequence(schema.integer(0)).convert(value)
+def _columns(value: Any) -> spans_lib.ColumnRanges:
+  edge = schema.either(schema.integer(0), schema.whole_numbers(1))
+  first_column, end_column = map(edge.convert, value)
   return first_column, end_column
 
 
@@ -232,7 +233,7 @@ class RowSource(abc.ABC):
     self,
     spans: spans_lib.Spans,
     extra: Collection[str] = (),
-    columns: tuple[int, int] | None = None,
+    columns: spans_lib.ColumnRanges | None = None,
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows.
 

@@ -121,6 +121,7 @@ class GridSource(row_source.RowSource):
     self._first_token = store.bounds(self._document)[0]
     self._start, self._column = start[keep], column[keep]
     self._length = copied[keep]
+    self._remaining = lengths[keep] - self._start - self._length
 
   def __len__(self) -> int:
     return len(self._document)
@@ -139,6 +140,7 @@ class GridSource(row_source.RowSource):
       length=self._length[pick],
       column=self._column[pick],
       segment=np.ones(count, np.int32),
+      remaining=self._remaining[pick],
     )
 
   @property

@@ -130,15 +130,17 @@ class SpliceSource(store_source.StoreSource):
       token = self.store.bounds(document)[0]
     else:
       token = self._first_token[slot]
+    document_length = self._lengths.take(slot)
     if self.space.content_start_mode == "cyclic_roll":
       # A copy that passes its document's end continues from its start.
-      over = np.maximum(start + length - self._lengths.take(slot), 0)
+      over = np.maximum(start + length - document_length, 0)
       row, second = ragged.elements(1 + (over > 0))
       head = (length - over)[row]
       start = np.where(second, 0, start[row])
       column = column[row] + second * head
       length = np.where(second, over[row], head)
       document, token = document[row], token[row]
+      document_length = document_length[row]
     return spans_lib.Spans(
       num_rows=count,
       row=row,
@@ -149,6 +151,7 @@ class SpliceSource(store_source.StoreSource):
       length=length,
       column=column,
       segment=np.ones(len(row), np.int32),
+      remaining=document_length - start - length,
     )
 
   @property

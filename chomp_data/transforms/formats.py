@@ -15,6 +15,7 @@ from typing import ClassVar
 import grain
 
 from chomp_data.rows import row_masks
+from chomp_data.rows import targets as targets_lib
 from chomp_data.transforms import fields
 
 # Hugging Face and chomp leave labels of this value out of the loss.
@@ -33,8 +34,10 @@ class MaxTextFormat(grain.transforms.Map):
 
   A target is trained on wherever its segmentation is not 0. The last column's
   target is `next_token` where the batch has it; otherwise it repeats the last
-  token, untrained. MaxText treats every field as rows of tokens, so there are
-  no others: counts by source come from the plan.
+  token, untrained. Targets that the batch has replace these; those of further
+  depths are `targets_2` and `targets_segmentation_2`. MaxText treats every
+  field as rows of tokens, so there are no others: counts by source come from
+  the plan.
   """
 
   on_devices: ClassVar[bool] = True
@@ -53,7 +56,7 @@ class MaxTextFormat(grain.transforms.Map):
       other field.
     """
     segment_ids, positions = element["segment_ids"], element["positions"]
-    return {
+    batch = {
       "inputs": element["tokens"],
       "targets": _targets(element),
       "inputs_position": positions,
@@ -61,6 +64,11 @@ class MaxTextFormat(grain.transforms.Map):
       "inputs_segmentation": segment_ids,
       "targets_segmentation": segment_ids * element["loss_mask"],
     }
+    for target, mask, _ in targets_lib.names_in(element):
+      segmentation = target.replace("targets", "targets_segmentation")
+      batch[target] = element[target]
+      batch[segmentation] = segment_ids * element[mask]
+    return batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +82,8 @@ class AXLearnFormat(grain.transforms.Map):
   to i, and leaves out labels below 0. The last column's label is `next_token`
   where the batch has it and trains on it. Weights of a source become
   `live_targets`, floats that AXLearn uses in place of the mask of its labels.
+  Targets that the batch has replace the labels; those of further depths are
+  `target_labels_2` and `live_targets_2`.
   """
 
   on_devices: ClassVar[bool] = True
@@ -97,11 +107,21 @@ class AXLearnFormat(grain.transforms.Map):
     targets = _targets(element)
     xp = targets.__array_namespace__()
     labels = xp.where(batch.pop("loss_mask"), targets, NO_TARGET)
+    labels = {"target_labels": labels}
+    for names in targets_lib.names_in(element):
+      end = names[0].removeprefix("targets")
+      targets, mask, weight = (batch.pop(name, None) for name in names)
+      labels[f"target_labels{end}"] = xp.where(mask, targets, NO_TARGET)
+      if weight is not None:
+        batch[f"live_targets{end}"] = weight
     for unused in ("next_token", *fields.FOR_MASKS):
       batch.pop(unused, None)
     return {
       "input_ids": batch.pop("tokens"),
-      "target_labels": labels.astype(xp.int32, copy=False),
+      **{
+        name: value.astype(xp.int32, copy=False)
+        for name, value in labels.items()
+      },
       "input_segment_ids": batch.pop("segment_ids"),
       "input_positions": batch.pop("positions"),
       **batch,

@@ -12,8 +12,10 @@ Canonical fields, [B, S] (or [S], one row): `tokens`, `segment_ids`,
 `positions` int32, `loss_mask` bool; `source_id` int32[B]; optional are
 `attention_mask` bool[B, S], True for real tokens, `next_token` int32[B], the
 token after the last column where its document continues, else padding,
-`loss_weight` float32[B, S], 0 where `loss_mask` is False, and `label_weight`
-float32[B, S], the weight of each position's token as a target.
+`loss_weight` float32[B, S], 0 where `loss_mask` is False, `label_weight`
+float32[B, S], the weight of each position's token as a target, and `targets`
+int32[B, S] with `target_mask` bool[B, S] and perhaps `target_weight`, also of
+further depths (`targets_2`), which are made by `rows/targets`.
 """
 
 import dataclasses
@@ -24,6 +26,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.rows import row_masks
+from chomp_data.rows import targets
 from chomp_data.transforms import fields
 
 _MAX_TOKEN = 2**31 - 1
@@ -148,7 +151,13 @@ class TrainOnEos(schema.Options, grain.transforms.Map):
     mask = row_masks.eos_targets(
       element["tokens"], eos_of[source_id], element.get("next_token")
     )
-    return fields.masked(element, ~mask & element["loss_mask"])
+    batch = fields.masked(element, ~mask & element["loss_mask"])
+    eos = eos_of[source_id][..., None]
+    for target, mask, weight in targets.names_in(batch):
+      batch[mask] = batch[mask] & ~((batch[target] == eos) & (eos >= 0))
+      if weight in batch:
+        batch[weight] = batch[weight] * batch[mask]
+    return batch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,10 +59,11 @@ def config(corpora, rows, names=("chats",), **changes):
 def check(data):
   """Every column is as in a batch of all of them, whatever else is read."""
   pipe, reads = pipeline.build(data), []
+  more = data.get("num_targets", 0)
   widths = {own.name: own.shape[0] for own in pipe.buckets}
   for low, high in [(0, SEQ_LEN), *CUTS]:
     columns = {
-      name: (min(low, width - 1), min(high + 1, width))
+      name: (min(low, width - 1), min(high + max(more, 1), width + more))
       for name, width in widths.items()
     }
     source = pipeline.batch_source(pipe, columns=columns)
@@ -86,6 +87,8 @@ def check(data):
 
 FORMATS = [
   ("canonical", {"lookahead": True}),
+  ("canonical", {"num_targets": 3, "train_on_eos": False}),
+  ("maxtext", {"num_targets": 2}),
   ("canonical", {"train_on_eos": False, "mask_boundary_loss": False}),
   ("maxtext", {"lookahead": True, "train_on_eos": False}),
   ("chomp", {"train_on_eos": False}),
@@ -102,6 +105,28 @@ def test_columns_are_as_in_batches_that_were_read_whole(
   changes = {**changes, "batch_format": name}
   whole, *parts = check(config(corpora, [ROWS[rows]], **changes))
   assert sum(parts) < 0.9 * whole * len(parts)
+
+
+def test_several_ranges_of_columns_are_as_in_batches_that_were_read_whole(
+  corpora,
+):
+  data = config(corpora, [ROWS["ffd"]], num_targets=2)
+  pipe, held = pipeline.build(data), np.asarray([1, 2, 9, 12])
+  # Each with its two targets, the last ones after the row.
+  low, high = np.asarray([1, 9, 15]), np.asarray([5, 15, 18])
+  held = np.append(held, 15)
+  columns = {str(SEQ_LEN): (low, high)}
+  source = pipeline.batch_source(pipe, columns=columns)
+  for step in range(pipe.num_steps):
+    whole = pipe.batch(step)
+    for name, value in source[step].items():
+      if value.ndim == 2:
+        np.testing.assert_array_equal(value[:, held], whole[name][:, held])
+  counts = source.reads.by_source()["chats"].logical_reads
+  every = pipeline.batch_source(pipe)
+  for step in range(pipe.num_steps):
+    every[step]
+  assert counts != every.reads.by_source()["chats"].logical_reads
 
 
 def test_columns_of_mixes_of_layouts_of_buckets_and_of_what_is_gone(
