@@ -311,6 +311,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       "step": self._step,
       # No part of a state, but processes that differ would lose rows.
       "balance_shards": self._input.shards and dict(self._input.shards),
+      "sequence_layout": self._input.pipeline
+      and repr(self._input.pipeline.layout),
     }
 
   def _join(self, peers: agreement.Peers) -> None:

@@ -123,6 +123,12 @@ class Pipeline:
     for line in self._warnings():
       logging.warning("%s", line)
 
+  @property
+  def layout(self) -> list[grain.transforms.Map]:
+    """The transforms of `config.data.sequence_layout`, after all others."""
+    layout = self.run_options.sequence_layout
+    return [] if layout is None or layout.is_contiguous else [layout]
+
   def _warnings(self) -> Iterator[str]:
     """Yields warnings about options that were probably not intended.
 
@@ -268,6 +274,8 @@ class Pipeline:
   def batch(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
     """Returns a step's batch on the host, in the batch format.
 
+    Columns are in the order of `config.data.sequence_layout`.
+
     Args:
       step: The step.
       rows: int64[R], ascending rows of its global batch, or None for all.
@@ -275,11 +283,13 @@ class Pipeline:
     Returns:
       Fields [R, ...].
     """
-    return applying.applied(self.canonical(step, rows), self.operations)
+    return applying.applied(
+      self.canonical(step, rows), [*self.operations, *self.layout]
+    )
 
   @schema.arguments(step=_STEP, rows=_ROWS)
   def canonical(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
-    """Returns a step's canonical fields, whatever the batch format.
+    """Returns a step's canonical fields, whatever the format and layout.
 
     Args:
       step: The step.
@@ -358,7 +368,7 @@ class Pipeline:
     return feed.data_loader(
       source,
       seed=self.run_options.data.seed,
-      operations=[*self.operations, *operations],
+      operations=[*self.operations, *operations, *self.layout],
       worker_count=count,
     )
 

@@ -129,9 +129,11 @@ class ProcessInput:
 
   @property
   def transforms(self) -> Sequence[grain.transforms.Map]:
-    """All transforms over batches, the pipeline's first."""
-    first = () if self.pipeline is None else self.pipeline.operations
-    return (*first, *self.operations)
+    """All transforms over batches; a layout of columns is the last."""
+    if self.pipeline is None:
+      return self.operations
+    first, last = self.pipeline.operations, self.pipeline.layout
+    return (*first, *self.operations, *last)
 
   @property
   def accounts(self) -> accounts_lib.Accounts | None:
@@ -245,7 +247,11 @@ def of_pipeline(
   columns = None
   if not operations and options.certificate != certifying.TOKENS:
     # The config's transforms read at most the next column, others any column.
-    columns = placed.columns(getattr(options, "num_targets", 0))
+    layout = pipe.run_options.sequence_layout
+    columns = placed.columns(
+      getattr(options, "num_targets", 0),
+      np.arange if layout is None else layout.order,
+    )
   shards = balance.dealt_shards(options, pipe.buckets)
   if _deals_over_devices(pipe) and not place.is_padded:
     shards = placed.num_shards()
@@ -334,10 +340,11 @@ def _batch_spec(
   bucket: buckets_lib.Bucket,
   operations: Sequence[grain.transforms.Map],
 ) -> placement.BatchSpec:
+  later = [*operations, *pipe.layout]
   fields_by_source = {
     name: {
       field: (np.shape(value)[1:], np.asarray(value).dtype)
-      for field, value in applying.applied(example, operations).items()
+      for field, value in applying.applied(example, later).items()
     }
     for name, example in examples(pipe, number).items()
   }
@@ -392,7 +399,10 @@ def padding_rows(
   Returns:
     Fields [1, ...] by the name of the bucket; none where a bucket is empty.
   """
-  plan, transforms = pipe.run_plan, [*pipe.operations, *operations]
+  plan, transforms = (
+    pipe.run_plan,
+    [*pipe.operations, *operations, *pipe.layout],
+  )
   padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
     example = next(answers.of(plan).examples(number), None)

@@ -40,6 +40,7 @@ from chomp_data.storage import disk_cache
 from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
+from chomp_data.transforms import sequence_layout as layouts
 
 PATH = "config.data"
 
@@ -500,6 +501,7 @@ class RunOptions:
     buckets: The section of that name; None for rows of one length.
     sources: By name.
     mix: How they share the run; None for one source of rows alone.
+    sequence_layout: The order of columns on devices; None is their own.
   """
 
   kind: str
@@ -507,6 +509,7 @@ class RunOptions:
   buckets: Any
   sources: dict[str, SourceOptions]
   mix: Any
+  sequence_layout: layouts.SequenceLayout | None = None
 
   @property
   def weights(self) -> dict[str, float | None]:
@@ -704,13 +707,53 @@ def known(data: Any) -> schema.Section:
     is_optional=name == "rows" and len(entries) < 2,
   )
   others = _others(run.fields, [run.fields for run in KINDS.values()])
+  sections = {"buckets": buckets, "mix": mix, "sources": sources}
+  if run.of_documents:
+    sections["sequence_layout"] = schema.Section(
+      layouts.SequenceLayout,
+      check=lambda layout, path: _layout_problems(layout, path, data),
+      is_optional=True,
+    )
   return schema.Section(
     run.fields,
-    {"buckets": buckets, "mix": mix, "sources": sources},
+    sections,
     others={field: _REFUSED.get(field) for field in others},
     check=schema.problems_of,
     join=lambda fields, sections, values: _joined(name, fields, sections),
   )
+
+
+def _layout_problems(
+  layout: layouts.SequenceLayout, path: str, data: Mapping[str, Any]
+) -> list[str]:
+  """Returns what is wrong between a layout and other fields of a run."""
+  lengths = {f"{PATH}.seq_len": data.get("seq_len")}
+  if isinstance(data.get("buckets"), Mapping):
+    of_buckets = data["buckets"].get("lengths")
+    if isinstance(of_buckets, list | tuple):
+      name = f"{PATH}.buckets.lengths"
+      lengths = {f"{name}[{i}]": n for i, n in enumerate(of_buckets)}
+  problems = layout.problems(
+    path, {name: n for name, n in lengths.items() if isinstance(n, int)}
+  )
+  if layout.is_contiguous:
+    return problems
+  if data.get("lookahead"):
+    problems.append(
+      f"`{PATH}.lookahead` must be False with `{path}.kind` {layout.kind!r},"
+      " got True: the last column is no longer the one before the next token."
+      f" Set {PATH}.num_targets=1, which includes it, and lookahead=False."
+    )
+  form = formats.FORMATS.get(data.get("batch_format") or "canonical")
+  if form is not None and not form.targets and not data.get("num_targets"):
+    able = [name for name, each in formats.FORMATS.items() if each.targets]
+    problems.append(
+      f"`{PATH}.num_targets` must be at least 1 with `{path}.kind`"
+      f" {layout.kind!r}, got {data.get('num_targets') or 0}: columns on"
+      " devices are not before their targets. Set it, or use batch_format"
+      f" {' or '.join(able)}."
+    )
+  return problems
 
 
 def _source(entry: Any, run: Kind, seq_len: int | None) -> schema.Section:

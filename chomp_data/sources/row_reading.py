@@ -18,8 +18,8 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import targets as targets_lib
 from chomp_data.sources import row_labels
 
-# Fields that are made on request only; masks and weights come with targets.
-OPTIONAL_FIELDS = ("attention_mask", "next_token", *targets_lib.FIELDS)
+# Fields that are made on request only, as are `targets.FIELDS`.
+OPTIONAL_FIELDS = ("attention_mask", "next_token")
 # Also on request; `loss_weight` is always made where a source has weights.
 LABEL_FIELDS = ("loss_weight", "label_weight")
 
@@ -48,7 +48,9 @@ def read(
   Args:
     sources: The sources of the spans by number; a single one takes all spans.
     spans: The plan.
-    extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too.
+    extra: Which of `OPTIONAL_FIELDS`, `LABEL_FIELDS` and `targets.FIELDS` to
+      make too. Targets come with their masks, and weights where stores have
+      them, and with those of lower depths.
     columns: (first, last + 1) of the columns whose tokens and labels are read,
       an int or int64[K] each, or None for all; tokens of others are padding.
       Targets are of columns after those of the row.

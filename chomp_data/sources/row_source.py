@@ -29,6 +29,7 @@ from chomp_data.index import integers
 from chomp_data.index import intervals
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import targets
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_units
@@ -53,7 +54,13 @@ _DOCUMENT_ARGUMENTS = schema.arguments(document=_NUMBER, epoch=_NUMBER)
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
 _FIELDS = schema.sequence(
-  schema.choice((*row_reading.OPTIONAL_FIELDS, *row_reading.LABEL_FIELDS))
+  schema.choice(
+    (
+      *row_reading.OPTIONAL_FIELDS,
+      *row_reading.LABEL_FIELDS,
+      *targets.FIELDS,
+    )
+  )
 )
 
 
@@ -239,7 +246,8 @@ class RowSource(abc.ABC):
 
     Args:
       spans: A plan of this source.
-      extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too. With
+      extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too, and
+        'targets', 'targets_2', ... of the depths up to that one. With
         `next_token`, a row's last column is trained on where its document
         continues.
       columns: (first, last + 1) of those whose tokens and labels are read, or

@@ -247,6 +247,7 @@ class Format:
       (`next_token`).
     name: Its name in fingerprints, if it is an alias of another format.
     weights: Whether its batches have the weights of tokens, if sources do.
+    targets: Whether its batches have a field of targets beside the tokens.
   """
 
   transform: type[grain.transforms.Map] | None
@@ -254,13 +255,14 @@ class Format:
   lookahead: bool = False
   name: str | None = None
   weights: bool = True
+  targets: bool = False
 
 
 FORMATS: dict[str, Format] = {
   "canonical": Format(None, lookahead=True),
-  "maxtext": Format(MaxTextFormat, lookahead=True, weights=False),
+  "maxtext": Format(MaxTextFormat, lookahead=True, weights=False, targets=True),
   "chomp": Format(ChompFormat, needs=("attention_mask",)),
   "huggingface": Format(ChompFormat, needs=("attention_mask",), name="chomp"),
   "levanter": Format(LevanterFormat),
-  "axlearn": Format(AXLearnFormat, lookahead=True),
+  "axlearn": Format(AXLearnFormat, lookahead=True, targets=True),
 }

@@ -122,11 +122,6 @@ def test_several_ranges_of_columns_are_as_in_batches_that_were_read_whole(
     for name, value in source[step].items():
       if value.ndim == 2:
         np.testing.assert_array_equal(value[:, held], whole[name][:, held])
-  counts = source.reads.by_source()["chats"].logical_reads
-  every = pipeline.batch_source(pipe)
-  for step in range(pipe.num_steps):
-    every[step]
-  assert counts != every.reads.by_source()["chats"].logical_reads
 
 
 def test_columns_of_mixes_of_layouts_of_buckets_and_of_what_is_gone(
