@@ -75,8 +75,12 @@ def extended(
     remaining = remaining * (spans.ends() == seq_len)
     more = np.minimum(np.abs(remaining), depth)
     ends_document = (remaining < 0) & (more == -remaining)
-    eos = ends_document if spans.eos is None else spans.eos | ends_document
-    spans = dataclasses.replace(spans, length=spans.length + more, eos=eos)
+    after = np.int8(0) if spans.added_after is None else spans.added_after
+    spans = dataclasses.replace(
+      spans,
+      length=spans.length + more,
+      added_after=np.where(ends_document, np.int8(spans_lib.EOS), after),
+    )
   return spans, dataclasses.replace(layout, seq_len=seq_len + depth)
 
 
@@ -105,7 +109,10 @@ def batch_fields(
   """
   width = tokens.shape[1]
   begin = spans.row * width + spans.column
-  number = np.arange(1, len(spans) + 1, dtype=np.int32)
+  joined = spans.joined()
+  opens = np.ones(len(spans), np.int32) if joined is None else ~joined
+  # Spans that are one sequence have one number.
+  number = np.cumsum(opens, dtype=np.int32)
   number = row_layout.filled(begin, begin + spans.length, number, tokens.size)
   number = number.reshape(tokens.shape)
   here = number[:, : width - depth]

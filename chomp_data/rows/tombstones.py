@@ -132,9 +132,7 @@ def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
   if not count.any() and not added_masked.any():
     if following is spans.following and remaining is spans.remaining:
       return spans
-    return dataclasses.replace(
-      spans, following=following, remaining=remaining
-    )
+    return dataclasses.replace(spans, following=following, remaining=remaining)
   # Pieces are alternately live and masked, the first one live; some are empty.
   owner, turn = ragged.elements(2 * count + 1)
   # The removed range in, or just before, each piece; the first has neither.

@@ -75,7 +75,8 @@ def expected(pipe, corpora, step, removed):
       tokens.insert(0, (layout.bos_id, 0))
     if eos:
       tokens.append((layout.eos_id, length - 1))
-    begins_with_bos = spans.bos is not None and spans.bos[i]
+    before = spans.added_before
+    begins_with_bos = before is not None and before[i] == spans_lib.BOS
     begin = int(spans.start[i]) + bos * (not begins_with_bos)
     end = begin + int(spans.length[i])
     if spans.column[i] + spans.length[i] == shape[1]:
