@@ -208,6 +208,17 @@ def _misfits(
     for ours, theirs in pairs
     if getattr(pipe, ours) != getattr(config, theirs)
   ]
+  # MaxText permutes columns itself, unless that is off.
+  balances = getattr(config, "context_parallel_load_balance", True)
+  if (
+    pipe.layout and balances and getattr(config, "context_parallel_size", 1) > 1
+  ):
+    layout = pipe.run_options.sequence_layout
+    problems.append(
+      "`context_parallel_load_balance` of MaxText must be False with"
+      f" `data.sequence_layout` {layout and layout.kind!r} of `{field}`, got"
+      " True: columns would be permuted twice. Set it so, or unset the layout."
+    )
   if pipe.vocab_size > config.vocab_size:
     problems.append(
       f"`vocab_size` of MaxText must be at least {pipe.vocab_size}, which"

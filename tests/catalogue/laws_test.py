@@ -383,7 +383,8 @@ def test_parts_of_processes_are_the_global_batch(pipe, count):
 _OF_ROWS = [
   own
   for own in runs.NAMES
-  if not own.startswith(("sizes", "lengths")) and own != "edits_of_lengths"
+  if not own.startswith(("sizes", "lengths"))
+  and own not in ("edits_of_lengths", "targets_of_lengths")
 ]
 
 
@@ -459,7 +460,13 @@ _ALONE = [
   if not own.startswith(
     ("mix", "lengths", "config_pretrain", "config_splice_i")
   )
-  and own not in ("edits_of_mix", "edits_of_lengths")
+  and own
+  not in (
+    "edits_of_mix",
+    "edits_of_lengths",
+    "targets_of_mix",
+    "targets_of_lengths",
+  )
 ]
 
 

@@ -74,6 +74,10 @@ NAMES = (
   "weighed",
   "balanced",
   "lanes",
+  # Targets at several depths, and layouts of columns.
+  "targets",
+  "targets_of_mix",
+  "targets_of_lengths",
   # Files under configs/.
   "config_packed_runlocal",
   "config_pretrain_mix_runlocal",
@@ -109,6 +113,7 @@ FEW = (
   "after_a_phase",
   "weighed",
   "lanes",
+  "targets_of_mix",
   "records_bin",
   "source_bin",
 )

@@ -186,6 +186,25 @@ def around_balance(names, found):
   assert names["order"].tolist() != list(range(16))
 
 
+@around("targets.md")
+def around_targets(names, found):
+  config = ml_collections.ConfigDict(
+    {
+      "data": {
+        "seq_len": 256,
+        "global_batch_size": 4,
+        "sources": {"web": {"store": "data/web", "rows": {"kind": "bin"}}},
+      }
+    }
+  )
+  names |= {
+    "config": config,
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+  }
+  yield
+  assert len(names["order"]) == 256
+
+
 @around("answers.md")
 def around_answers(names, found):
   yield

@@ -1015,6 +1015,36 @@ _LATER = {
     ),
     states=(7,),
   ),
+  "targets": Case(
+    _rows(
+      "weighed", "sequential", ROW_BLOCK, {"num_targets": 3}, add_eos=True,
+    ),
+    states=(4,),
+  ),
+  "targets_of_mix": Case(
+    _mix(
+      _THREE,
+      {"stages": [(0, {"web": 1, "notes": 1}), (6, {"web": 1, "books": 2})]},
+      num_targets=2,
+      lookahead=False,
+      sequence_layout={"kind": "dual_chunk_swap", "shards": 4},
+      tombstones=((3, "gone_of_mix.jsonl"),),
+    ),
+    _NEAR,
+    states=(4,),
+  ),
+  "targets_of_lengths": Case(
+    _lengths(
+      {"text": {"store": "web", "rows": {"add_eos": True}}},
+      {"lengths": (16, 32), "tokens_per_batch": 64},
+      epochs=2,
+      batch_format="maxtext",
+      num_targets=2,
+      sequence_layout={"kind": "striped", "shards": 4},
+      remainder="pad",
+    ),
+    states=(3,),
+  ),
   "balanced": Case(
     _rows(
       "web", "bin", BLOCK, {"balance": "attention", "balance_shards": 4},
