@@ -132,11 +132,12 @@ def read(config: Any) -> RunOptions:
         " whose decoder reads tokens, got 'resolution'. Train on arrays with"
         " examples/train_buckets.py."
       )
-    if built.layout:
+    layout = built.run_options.sequence_layout
+    if layout is not None and not layout.is_contiguous:
       problems.append(
         "`config.data.sequence_layout.kind` must be 'contiguous' for the"
         " reference trainer, whose decoder reads columns in order, got"
-        f" {built.run_options.sequence_layout.kind!r}. Unset the section."
+        f" {layout.kind!r}. Unset the section."
       )
   except schema.ConfigError as error:
     problems += error.problems

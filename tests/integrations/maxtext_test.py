@@ -176,6 +176,17 @@ def test_an_error_of_the_input_is_no_exception_that_maxtext_catches(
       {"global_batch_size_to_train_on": 8, "global_batch_size_to_load": 8},
       r"`data\.global_batch_size` .*global_batch_size_to_train_on, 8, got 4",
     ),
+    (
+      {
+        "grain_train_files": (
+          "FILE data.sequence_layout.kind=striped"
+          " data.sequence_layout.shards=2"
+        ),
+        "context_parallel_size": 2,
+        "context_parallel_load_balance": True,
+      },
+      r"`context_parallel_load_balance` .* False .*'striped'.*, got True",
+    ),
     ({"vocab_size": 100}, r"`vocab_size` .* at least 256, .* got 100"),
     (
       {"eval_interval": 2, "eval_steps": 1_000},
