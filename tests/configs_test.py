@@ -65,6 +65,17 @@ def test_a_config_gives_a_batch_and_round_trips_through_json(
   assert pipeline.build(again.data).fingerprint == pipe.fingerprint
 
 
+def test_columns_over_devices_are_those_of_one(stdlib_store):
+  sharded = get("context_parallel", "sharded,runlocal", stdlib_store)
+  whole = get("context_parallel", "runlocal", stdlib_store)
+  pipe, plain = pipeline.build(sharded.data), pipeline.build(whole.data)
+  (layout,) = pipe.layout
+  order = layout.order(pipe.seq_len)
+  for name in ("tokens", "targets", "targets_2", "target_mask_2"):
+    found, wanted = pipe.batch(1)[name], plain.batch(1)[name]
+    assert (found == wanted[:, order]).all()
+
+
 @pytest.mark.parametrize("arg", [None, "runlocal"])
 @pytest.mark.parametrize("name", OF_OBJECTS)
 def test_a_config_of_an_open_store_gives_a_batch(name, arg):
