@@ -266,12 +266,13 @@ def survive(data, layout: str, turns) -> list[dict]:
   sharding = make_sharding(layout, jax.process_count())
   sources = []
 
-  class Remembered(batches.BatchSource):
-    def __init__(self, plan, rows=None, *others, **named):
-      super().__init__(plan, rows, *others, **named)
-      sources.append((rows, self))
+  begin = batches.BatchSource.__init__
 
-  original, batches.BatchSource = batches.BatchSource, Remembered
+  def remembered(self, plan, rows=None, *others, **named):
+    begin(self, plan, rows, *others, **named)
+    sources.append((rows, self))
+
+  batches.BatchSource.__init__ = remembered
   with iterators.make_iterator(data, sharding) as it:
     opened = sources[-1][1].sources
     step = 0
@@ -296,5 +297,5 @@ def survive(data, layout: str, turns) -> list[dict]:
         found["certificate"] = json.loads(it.get_state())["certificate"]
       step += count
       out.append(found)
-  batches.BatchSource = original
+  batches.BatchSource.__init__ = begin
   return out
