@@ -202,7 +202,11 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
 def test_no_run_costs_more_than_it_did(name, root):
   """In reads, files, maps, and bytes of memory, states and readers."""
   before = json.loads(costs.PATH.read_text())[name]
-  assert not costs.grown(costs.counted(name, root), before)
+  grown = costs.grown(costs.counted(name, root), before)
+  if grown:  # Threads of other tests may have ended meanwhile.
+    print(grown)
+    grown = costs.grown(costs.counted(name, root), before)
+  assert not grown
 
 
 def test_files_and_memory_that_a_batch_leaves_are_counted(root, monkeypatch):
