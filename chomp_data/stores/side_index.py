@@ -5,7 +5,8 @@
 An index is a directory `<store>.index/<name>-<digest>/` of `header.json` and
 one file an array. The digest is of everything the arrays depend on, so another
 question has another directory; the header repeats it and holds a crc32c of
-every page. An index that does not match is built again, never used.
+every page. A small index that does not match is built again; in a large one the
+page that does not match is an error when it is first read.
 """
 
 from collections.abc import Callable
