@@ -90,7 +90,7 @@ NAMES = (
   # A user's Grain source.
   "source_bin",
   "source_sequential",
-  "source_splice",
+  "multi_of_source",
 )  # fmt: skip
 
 # One of each row kind, shuffle, policy, bucket, edit, label and kind of store:

@@ -533,7 +533,7 @@ _BINS = {
       add_eos=True,
     )
   ),
-  "source_splice": Case(
+  "multi_of_source": Case(
     _rows(
       "books",
       "multi_splice",
