@@ -581,7 +581,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if problems:
       listed = "".join(f"\n  - {line}" for line in problems)
       error = InputError(
-        "processes must have handed out the same steps where they save a"
+        "processes must have returned the same steps where they save a"
         f" checkpoint, got:{listed}\nResume from an earlier checkpoint."
       )
       peers.report(error, step)

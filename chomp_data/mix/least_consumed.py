@@ -32,8 +32,8 @@ from chomp_data.mix import bracketed
 # Sums of units stay below this, so that their differences fit into int64.
 MOST_UNITS = 2**62
 
-# So many rows are merged in order rather than skipped by a search, of few
-# sources fewer: so far from the truth may an estimate for all of them be.
+# Up to this many rows, and this many per source, are merged one by one. Further
+# rows are skipped by a search on estimates, which may be off by as much.
 WALK, _WALK_OF_SOURCE = 4_096, 128
 
 # Rows from which the mean units per row of a source are first estimated.

@@ -225,7 +225,7 @@ def _entry(
     value = json.loads(line)
   except (ValueError, RecursionError) as error:
     raise ValueError(
-      f"the line must be a JSON object, got {line[:60]!r}. Write one a line."
+      f"the line must be a JSON object, got {line[:60]!r}. Write one per line."
     ) from error
   if not isinstance(value, dict):
     raise ValueError(f"the line must be a JSON object, got {line[:60]!r}.")

@@ -108,7 +108,7 @@ class Spans:
       optional = value is None and name in _OPTIONAL
       if not optional and getattr(value, "shape", None) != shape:
         raise TypeError(
-          f"`{name}` must be an array of one value a span, as `row` is, got"
+          f"`{name}` must be an array of one value per span, as `row` is, got"
           f" {str(value)!r:.400}. Correct it."
         )
     raise AssertionError(self)
