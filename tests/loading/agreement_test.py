@@ -232,7 +232,7 @@ def test_another_processs_failure_is_raised_by_default(data):
   assert options.read(data).data.on_peer_failure == "raise"
   (named,) = {
     inspect.signature(cls).parameters["on_peer_failure"].default
-    for cls in (options.RunFields, options.RowFields, iterators.InputIterator)
+    for cls in (options.RunFields, options.RowFields)
   }
   assert named == "raise"
 
