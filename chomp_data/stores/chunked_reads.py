@@ -178,7 +178,7 @@ class ObjectReads(ChunkedReads, abc.ABC):
       disk=disk,
       has_crc=has_crc,
     )
-    self.cache = chunk_cache.ChunkCache(
+    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
       self._source, cache_bytes, self.counters
     )
     self._plans_ahead = files.is_remote

@@ -46,7 +46,7 @@ class RecordTokens(chunked_reads.ChunkedReads):
     self._offsets = index.offsets
     self._blocks = _Blocks(corpus, index, dtype)
     # The library reads with one thread.
-    self.cache = chunk_cache.ChunkCache(
+    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
       self._blocks, cache_bytes, self.counters, in_threads=False
     )
 
