@@ -80,7 +80,9 @@ class Elements:
     """Reads no element; `lengths` is an array, or the path of a .npy file."""
     self.source: Any = source
     self._file = lengths if isinstance(lengths, str) else None
-    self.offsets, self.content = _offsets(lengths)
+    offsets, content = _offsets(lengths)
+    self.offsets: np.ndarray = offsets
+    self.content: str = content
     self._uid = uid or uuid.uuid4().hex
     _ELEMENTS[self._uid] = self
 
