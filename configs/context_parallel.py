@@ -3,7 +3,7 @@
 """Packed rows with two targets each, and columns cut over devices.
 
     python tools/train.py --config=configs/context_parallel.py --workdir=runs/cp
-    chomp-simulate --config=configs/context_parallel.py:sharded
+    chomp-simulate --config=configs/context_parallel.py:sharded --steps=100
 
 'sharded' is for trainers with context parallelism: ring attention, or MaxText
 with its own reorder off. The reference trainer reads columns in order, so it

@@ -97,12 +97,12 @@ def expected(pipe, corpora, step, removed):
   return values, masks, weights
 
 
-def check(data, corpora, removed=frozenset(), from_step=1):
+def check(data, corpora, removed=frozenset(), from_step=1, most=12):
   """Compares the first steps of a run; returns how many targets exist."""
   pipe = chomp_data.build({**data, "num_targets": DEPTH})
   without = chomp_data.build(data)
   exist = past_row = 0
-  for step in range(min(pipe.num_steps or 12, 12)):
+  for step in range(min(pipe.num_steps, most)):
     batch, plain = pipe.batch(step), without.batch(step)
     gone = removed if step >= from_step else frozenset()
     values, masks, weights = expected(pipe, corpora, step, gone)
@@ -175,7 +175,9 @@ def removed_from(path, sources):
 @pytest.mark.parametrize("rows", ROWS)
 def test_targets_of_each_kind_of_rows(corpora, rows, name, tmp_path):
   data = config(corpora, [ROWS[rows]], (name,))
-  exist, past_row = check(data, corpora)
+  # Rolled copies that end near the end of their document are rare.
+  most = 400 if rows == "roll" else 12
+  exist, past_row = check(data, corpora, most=most)
   assert exist
   assert past_row or rows == "truncate"
   path, removed = removed_from(tmp_path / "gone.jsonl", [name])
