@@ -42,6 +42,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.transforms import applying
+from chomp_data.transforms import sequence_layout
 
 # Paths that a line of the summary names.
 _SHOWN = 3
@@ -127,7 +128,9 @@ class Pipeline:
   def layout(self) -> list[grain.transforms.Map]:
     """The transforms of `config.data.sequence_layout`, after all others."""
     layout = self.run_options.sequence_layout
-    return [] if layout is None or layout.is_contiguous else [layout]
+    if layout is None or layout.is_contiguous:
+      return []
+    return [sequence_layout.ReorderColumns(layout)]
 
   def _warnings(self) -> Iterator[str]:
     """Yields warnings about options that were probably not intended.

@@ -26,6 +26,7 @@ OF_OTHER_LIBRARIES = (
   "chomp_data.reference.",
   "chomp_data.transforms.formats.",
   "chomp_data.transforms.masks.",
+  "chomp_data.transforms.sequence_layout.ReorderColumns",
 )
 
 

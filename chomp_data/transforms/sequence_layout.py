@@ -73,8 +73,8 @@ _KINDS: dict[str, tuple[Callable[[int, int], np.ndarray], int]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class SequenceLayout(schema.Options, grain.transforms.Map):
-  """Puts the columns of a batch in the order of a layout.
+class SequenceLayout(schema.Options):
+  """The section `sequence_layout`: an order of columns.
 
   Attributes:
     kind: 'contiguous', 'dual_chunk_swap' ('zigzag' is another name) or
@@ -121,6 +121,17 @@ class SequenceLayout(schema.Options, grain.transforms.Map):
     """
     return _order(_ALIASES.get(self.kind, self.kind), self.shards, seq_len)
 
+
+@dataclasses.dataclass(frozen=True)
+class ReorderColumns(grain.transforms.Map):
+  """Puts the columns of a batch in the order of a layout.
+
+  Attributes:
+    layout: The order.
+  """
+
+  layout: SequenceLayout
+
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: Mapping[str, Any]
   ) -> dict[str, Any]:
@@ -135,23 +146,24 @@ class SequenceLayout(schema.Options, grain.transforms.Map):
     Raises:
       ValueError: If a field may have columns and is not declared.
     """
-    columns = _COLUMN_FIELDS.union(self.fields) - set(self.row_fields)
+    layout = self.layout
+    columns = _COLUMN_FIELDS.union(layout.fields) - set(layout.row_fields)
     widths = {
       value.shape[1] for name, value in element.items() if name in columns
     }
-    known = columns | _ROW_FIELDS | set(self.row_fields)
+    known = columns | _ROW_FIELDS | set(layout.row_fields)
     for name, value in element.items():
       shape = np.shape(value)
       if name not in known and len(shape) > 1 and shape[1] in widths:
         # Not a ConfigError: the exception must survive pickling by a worker.
         raise ValueError(
           "`config.data.sequence_layout.fields` must hold each field of a"
-          f" transform that has columns, got {self.fields} and {name!r} of"
+          f" transform that has columns, got {layout.fields} and {name!r} of"
           f" shape {shape}. Add it, or add it to `row_fields` if its second"
           " axis is not the columns."
         )
     return {
-      name: value[:, self.order(value.shape[1])] if name in columns else value
+      name: value[:, layout.order(value.shape[1])] if name in columns else value
       for name, value in element.items()
     }
 
