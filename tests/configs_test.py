@@ -70,7 +70,7 @@ def test_columns_over_devices_are_those_of_one(stdlib_store):
   whole = get("context_parallel", "runlocal", stdlib_store)
   pipe, plain = pipeline.build(sharded.data), pipeline.build(whole.data)
   (layout,) = pipe.layout
-  order = layout.order(pipe.seq_len)
+  order = layout.layout.order(pipe.seq_len)
   for name in ("tokens", "targets", "targets_2", "target_mask_2"):
     found, wanted = pipe.batch(1)[name], plain.batch(1)[name]
     assert (found == wanted[:, order]).all()

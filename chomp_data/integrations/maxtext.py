@@ -208,16 +208,14 @@ def _misfits(
     for ours, theirs in pairs
     if getattr(pipe, ours) != getattr(config, theirs)
   ]
-  # MaxText permutes columns itself, unless that is off.
-  balances = getattr(config, "context_parallel_load_balance", True)
-  if (
-    pipe.layout and balances and getattr(config, "context_parallel_size", 1) > 1
-  ):
+  # One option of MaxText, `context_parallel_load_balance`, says both whether it
+  # permutes columns and whether its attention expects them permuted.
+  if pipe.layout:
     layout = pipe.run_options.sequence_layout
     problems.append(
-      "`context_parallel_load_balance` of MaxText must be False with"
-      f" `data.sequence_layout` {layout and layout.kind!r} of `{field}`, got"
-      " True: columns would be permuted twice. Set it so, or unset the layout."
+      f"`data.sequence_layout` of `{field}` must be unset with MaxText, got"
+      f" {layout and layout.kind!r}: MaxText puts columns in the order of its"
+      " attention itself. Leave it out."
     )
   if pipe.vocab_size > config.vocab_size:
     problems.append(

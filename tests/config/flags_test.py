@@ -114,6 +114,8 @@ def test_a_kind_can_be_set_to_every_one_there_is(name):
         given.append(f"{'.'.join(path[:-2])}.shuffle.io_block_size=None")
       if kind == "era":
         given.append(f"{'.'.join(path[:-1])}.era_length=8")
+      if path[1] == "sequence_layout":
+        given.append(f"{'.'.join(path[:-1])}.shards=1")
       options.read(changed(name, *given).data)
 
 

@@ -182,10 +182,8 @@ def test_an_error_of_the_input_is_no_exception_that_maxtext_catches(
           "FILE data.sequence_layout.kind=striped"
           " data.sequence_layout.shards=2"
         ),
-        "context_parallel_size": 2,
-        "context_parallel_load_balance": True,
       },
-      r"`context_parallel_load_balance` .* False .*'striped'.*, got True",
+      r"`data\.sequence_layout` .* unset with MaxText, got 'striped'",
     ),
     ({"vocab_size": 100}, r"`vocab_size` .* at least 256, .* got 100"),
     (
