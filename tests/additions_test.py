@@ -52,13 +52,17 @@ class HeadSource(chomp_data.RowSource):
   def __init__(self, store, options, *, seq_len, seed, name, path):
     del seed, path
     self.name, self.store, self.skip = name, store, options.skip
-    self.layout = row_layout.RowLayout(seq_len=seq_len, filler_id=0)
+    filler_id = store.opened.tokenizer.pad_id or 0
+    self.layout = row_layout.RowLayout(seq_len=seq_len, filler_id=filler_id)
+    _, lengths = store.bounds(np.arange(store.num_documents))
+    # A span has at least one token.
+    self.documents = np.flatnonzero(lengths > self.skip)
 
   def __len__(self):
-    return self.store.num_documents
+    return len(self.documents)
 
   def plan(self, rows):
-    document = rows % len(self)
+    document = self.documents[rows % len(self)]
     first, length = self.store.bounds(document)
     return spans_lib.Spans(
       num_rows=len(rows),
