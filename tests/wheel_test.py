@@ -91,4 +91,4 @@ def test_commands_of_the_wheel_run_in_an_empty_directory(wheel, tmp_path):
   assert (empty / "page.html").read_text().startswith("<!doctype html>")
   helped = run("chomp-train", "--help")
   assert "chomp-train --config=splice_multi" in helped.stdout
-  assert "block_shuffle, length_buckets" in helped.stdout
+  assert "block_shuffle, context_parallel, " in helped.stdout

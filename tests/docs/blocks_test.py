@@ -252,7 +252,7 @@ def around_certificate(names, found):
   assert "what was handed out is what the plan says: steps 0 .. " in told
   assert all(f"`{name}`" in page for name in json.loads(shown))
   assert alone.startswith("steps 0 .. 19: plan ")
-  assert names["segment"].last == 3
+  assert names["segment"]["last"] == 3
 
 
 @around("chats.md")

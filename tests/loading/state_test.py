@@ -321,8 +321,19 @@ def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
 
 
 @pytest.mark.slow
+def worker_memories():
+  """Returns the memories that readers and their workers share, by identity."""
+  gc.collect()
+  return {
+    id(thing)
+    for thing in gc.get_objects()
+    if type(thing) is handover.WorkerMemory
+  }
+
+
 def test_workers_that_ended_leave_their_counts_and_no_memory(data):
   data = changed(data, "worker_count", 1)
+  before = worker_memories()  # Other tests may have some.
   with iterators.make_iterator(data, operations=[Scale(2)]) as it:
     read = []
     for _ in range(3):
@@ -331,13 +342,8 @@ def test_workers_that_ended_leave_their_counts_and_no_memory(data):
       read.append(it.reads["text"].examples)
     next(it)
     assert 0 < read[0] < read[1] < read[2] <= it.reads["text"].examples
-    gc.collect()
-    boards = [
-      thing
-      for thing in gc.get_objects()
-      if type(thing) is handover.WorkerMemory
-    ]
-    assert len(boards) == 1  # That of the workers that read now.
+    memories = worker_memories() - before
+    assert len(memories) == 1  # That of the workers that read now.
 
 
 def test_a_state_without_accounts_does_not_count_everything_again(data):
