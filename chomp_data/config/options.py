@@ -451,7 +451,7 @@ class SourceOptions(schema.Options):
     store_options: What data of its kind does not say of itself, by the name of
       the kind and of its section, `stores.STORE_KINDS`; empty where the path
       tells all.
-    unset: Which of 'shuffle' and 'add_eos' the config leaves out; see `unset`.
+    unset: Which of 'shuffle' and 'add_eos' the config leaves out.
   """
 
   store: _Stores = schema.required(  # noqa: RUF009 (a rule)

@@ -220,7 +220,7 @@ def with_operations(
 
   Args:
     fingerprint: The run's.
-    operations: Transforms over batches; see `operations.fingerprint_of`.
+    operations: Transforms over batches, each with a fingerprint.
 
   Raises:
     ConfigError: If the `fingerprint` of one is not of JSON values.

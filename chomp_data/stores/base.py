@@ -65,7 +65,7 @@ class Tokens(Protocol):
     ...
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """See `Store.set_cache`."""
+    """Bounds the bytes of decoded chunks that are cached."""
     ...
 
 

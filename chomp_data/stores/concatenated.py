@@ -299,7 +299,7 @@ class _Tokens:
     return any(more)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
-    """Shares the bytes by tokens; see `base.Store.set_cache`."""
+    """Bounds the cached chunks; members share the bytes by their tokens."""
     total = max(1, self.parts.total)
     for store in self._members:
       store.set_cache(cache_bytes * store.num_tokens // total)

@@ -50,7 +50,7 @@ _LOGGED: set[str] = set()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(external.TokenOptions):
-  """What a Grain source does not say of its elements; see `from_source`."""
+  """What a Grain source does not say of its elements; `from_source` has it."""
 
   section: ClassVar[str] = "from_source"
 
@@ -225,7 +225,7 @@ class _Tokens(chunked_reads.ChunkedReads):
 
 
 class _Reader:
-  """Reads and checks elements; see `chunk_cache.ChunkSource`."""
+  """The `ChunkSource` of a Grain source: reads and checks its elements."""
 
   def __init__(self, path: str, elements: Elements, options: SourceOptions):
     self.offsets: np.ndarray = elements.offsets
@@ -311,7 +311,13 @@ class SourceStore(base.Store):
   def __init__(
     self, elements: Elements, options: SourceOptions, cache_bytes: int
   ):
-    """Opens nothing yet; see `from_source`."""
+    """Opens nothing yet.
+
+    Args:
+      elements: The source and the lengths of its elements.
+      options: Checked ones.
+      cache_bytes: Most bytes of tokens that are kept of elements.
+    """
     path = paths.of_object(f"source {options.fingerprint}")
     super().__init__(path, cache_bytes)
     self._elements = elements
