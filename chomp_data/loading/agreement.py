@@ -163,7 +163,6 @@ class Peers:
 
   def close(self) -> None:
     """Watches them no more."""
-    self._watch.met()
     self._watch.close(self._member)
 
   def check(self) -> None:

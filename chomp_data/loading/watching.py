@@ -116,7 +116,7 @@ class Watch:
     """Begins to tell and to listen.
 
     Args:
-      own: The client.
+      client: Of JAX's coordination service.
       process: This process.
     """
     self._client = client
@@ -136,6 +136,8 @@ class Watch:
     self._start_error: str | None = None
     # A failure that was logged and not raised yet, and the seconds left for it.
     self._unraised: tuple[str, float] | None = None
+    # Held where iterators open, close or are told of a failure.
+    self._lock = threading.Lock()
     self._leaving = False
     self._settled = threading.Event()
     self._ended = False
@@ -151,16 +153,20 @@ class Watch:
   def open(self, member: WatchedIterator) -> None:
     """Begins to watch the processes of an iterator."""
     self._opened = True
-    self._members.add(member)
+    with self._lock:
+      self._members.add(member)
     self._wake.set()
 
   def close(self, member: WatchedIterator) -> None:
     """Watches them no more for this iterator."""
-    self._members.discard(member)
+    with self._lock:
+      self._unraised = None
+      self._members.discard(member)
 
   def met(self) -> None:
     """Notes that the program has called this package, and is not blocked."""
-    self._unraised = None
+    with self._lock:
+      self._unraised = None
 
   def started(self, error: BaseException | None) -> None:
     """Remembers why there may be no iterator, to tell it at the end."""
@@ -267,7 +273,7 @@ class Watch:
             "process 0, which keeps JAX's coordination service, has not"
             f" answered for {DEAD_BEATS * BEAT_S:g} s ({error})."
           )
-          self._act(list(self._members), 0, math.inf, cause)
+          self._act(0, math.inf, cause)
       else:
         missed, self._deaf = 0, None
         self._hear(records, beats)
@@ -276,7 +282,8 @@ class Watch:
       self._wake.wait(max(0.0, BEAT_S - (time.monotonic() - began)))
 
   def _hear(self, records: dict[int, dict[str, Any]], beats: int) -> None:
-    members = list(self._members)
+    with self._lock:
+      members = list(self._members)
     peers = {process for member in members for process in member.processes}
     causes: dict[int, tuple[float, str]] = {}
     # Of those that will not come to the same end by themselves.
@@ -302,7 +309,7 @@ class Watch:
       # It may wait for others where it handles its error: to end a save.
       self._end(certain[0])
     for process, (number, cause) in causes.items():
-      self._act(members, process, number, cause)
+      self._act(process, number, cause)
     if self._leaving:
       self._settle(causes)
     elif not self._opened:
@@ -330,25 +337,28 @@ class Watch:
       if heard.is_dead and heard.silent > DEAD_BEATS + 3:
         self._end(_death(process))
 
-  def _act(
-    self,
-    members: list[WatchedIterator],
-    process: int,
-    number: float,
-    cause: str,
-  ) -> None:
+  def _act(self, process: int, number: float, cause: str) -> None:
     """Ends this process, or lets iterators raise, once for each failure."""
-    for member in members:
-      if process in member.processes and number > member.known.get(process, 0):
-        first = member.cause is None
+    with self._lock:
+      # Of the iterators that are open now: one may have closed meanwhile.
+      told = [
+        member
+        for member in self._members
+        if process in member.processes and number > member.known.get(process, 0)
+      ]
+      ends = any(member.ends for member in told)
+      graces = [member.grace_s for member in told if member.cause is None]
+      for member in told:
         member.known[process] = number
         member.cause = cause
-        if member.ends:
-          self._end(cause)
-        elif first and self._unraised is None:
-          self._unraised = cause, member.grace_s
-          log = functools.partial(_log_wait, self.process, *self._unraised)
-          _within(_LOG_S, log)
+      unraised = None
+      if graces and not ends and self._unraised is None:
+        self._unraised = unraised = cause, max(graces)
+    if ends:
+      self._end(cause)
+    if unraised is not None:
+      log = functools.partial(_log_wait, self.process, *unraised)
+      _within(_LOG_S, log)
 
   def _end_overdue(self, beats: int) -> None:
     """Ends this process if it has not called this package for too long.
@@ -361,9 +371,10 @@ class Watch:
     cause, left = unraised
     if left <= 0:
       self._end(cause)
-    # Unless it has called meanwhile.
-    if self._unraised is unraised:
-      self._unraised = cause, left - beats * BEAT_S
+    with self._lock:
+      # Unless it has called meanwhile.
+      if self._unraised is unraised:
+        self._unraised = cause, left - beats * BEAT_S
 
   def _end(self, cause: str) -> None:
     """Ends this process; threads in collectives cannot be waited for."""

@@ -449,6 +449,28 @@ def test_who_calls_within_the_grace_period_is_not_ended(
   assert "It is raised where process 0 next calls its iterator" in caplog.text
 
 
+def test_who_closes_while_the_failure_is_logged_is_not_ended(
+  service, monkeypatch
+):
+  ends, logged = queue.SimpleQueue(), threading.Event()
+  monkeypatch.setattr("os._exit", lambda _: ends.put(time.monotonic()))
+  watch = watching.Watch(service, 0)
+  open_iterators = [agreement.Peers(watch, [0, 1]) for _ in range(2)]
+  for peers in open_iterators:
+    peers.open(ends=False, grace_s=0.2)
+
+  def close_one(*_):
+    if not logged.is_set():
+      open_iterators[0].close()
+      logged.set()
+
+  monkeypatch.setattr(watching, "_log_wait", close_one)
+  service.key_value_set("chomp_data/alive/1", json.dumps({"state": "running"}))
+  assert logged.wait(20)
+  with pytest.raises(queue.Empty):
+    ends.get(timeout=0.8)
+
+
 def test_one_process_has_no_watch(data):
   it = iterators.make_iterator(data)
   next(it)
