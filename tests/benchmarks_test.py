@@ -279,6 +279,15 @@ def test_waits_for_a_bucket_are_measured(tmp_path):
     assert number(line["median ms"]) <= number(line["longest ms"])
 
 
+def test_megatron_in_place_is_compared_with_a_plain_copy(tmp_path):
+  (table,) = run("megatron", tmp_path)
+  assert [line["tokens of a span"] for line in table] == ["2,048", "256"]
+  # As fast on a quiet machine, or faster; here others may run.
+  for line in table:
+    plain = number(line["NumPy slices, M tokens/s"])
+    assert number(line["copy_tokens"]) > plain / 4
+
+
 def test_lanes_fetch_each_chunk_about_once(tmp_path):
   (table,) = run("lanes", tmp_path)
   assert len(table) == 9
