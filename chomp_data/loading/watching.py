@@ -341,14 +341,14 @@ class Watch:
     """Ends this process, or lets iterators raise, once for each failure."""
     with self._lock:
       # Of the iterators that are open now: one may have closed meanwhile.
-      told = [
+      concerned = [
         member
         for member in self._members
         if process in member.processes and number > member.known.get(process, 0)
       ]
-      ends = any(member.ends for member in told)
-      graces = [member.grace_s for member in told if member.cause is None]
-      for member in told:
+      ends = any(member.ends for member in concerned)
+      graces = [member.grace_s for member in concerned if member.cause is None]
+      for member in concerned:
         member.known[process] = number
         member.cause = cause
       unraised = None

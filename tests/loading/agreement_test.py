@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 
+from absl import logging
 import numpy as np
 import pytest
 
@@ -464,7 +465,7 @@ def test_who_closes_while_the_failure_is_logged_is_not_ended(
       open_iterators[0].close()
       logged.set()
 
-  monkeypatch.setattr(watching, "_log_wait", close_one)
+  monkeypatch.setattr(logging, "error", close_one)
   service.key_value_set("chomp_data/alive/1", json.dumps({"state": "running"}))
   assert logged.wait(20)
   with pytest.raises(queue.Empty):
