@@ -376,6 +376,15 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       max_epochs={n: source.max_epochs for n, source in run.sources.items()},
       path=f"{PATH}.mix",
     )
+  if not options.mask_boundary_loss and any(
+    source.layout.pair_slots for source in ordered.values()
+  ):
+    raise schema.ConfigError(
+      [
+        f"`{PATH}.mask_boundary_loss` must be True for preference pairs, got"
+        " False: the loss of one answer would reach the next. Unset it."
+      ]
+    )
   plan = rows_plan.RowsPlan(
     ordered,
     steps=steps,

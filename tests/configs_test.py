@@ -42,6 +42,14 @@ def chats_store(tmp_path_factory):
   return testing_stores.make_store(path, documents).path
 
 
+@pytest.fixture(scope="session")
+def pairs_store(tmp_path_factory):
+  """Preference pairs that fit in rows, as a path."""
+  path = tmp_path_factory.mktemp("pairs") / "pairs"
+  documents = [[65 + i % 26] * (5 + i % 40) for i in range(2_000)]
+  return testing_stores.make_store(path, documents, pairs=True).path
+
+
 def get(name, arg, store):
   config = importlib.import_module(f"configs.{name}").get_config(arg)
   for source in config.data.sources.values():
@@ -52,9 +60,10 @@ def get(name, arg, store):
 @pytest.mark.parametrize("arg", [None, "runlocal"])
 @pytest.mark.parametrize("name", IN_ROWS)
 def test_a_config_gives_a_batch_and_round_trips_through_json(
-  name, arg, stdlib_store, chats_store
+  name, arg, stdlib_store, chats_store, pairs_store
 ):
-  config = get(name, arg, chats_store if name == "sft" else stdlib_store)
+  special = {"sft": chats_store, "preference_pairs": pairs_store}
+  config = get(name, arg, special.get(name, stdlib_store))
   pipe = pipeline.build(config.data)
   batch = pipe.batch(0)
   shape = (config.data.global_batch_size, config.data.seq_len)

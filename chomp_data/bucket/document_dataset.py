@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import dataset
 from chomp_data.bucket import piece_index
@@ -138,6 +139,14 @@ class DocumentDataset(dataset.Dataset):
       ConfigError: If options do not fit the store.
       StoreError: If no directory for the index is writable.
     """
+    if store.opened.pairs:
+      raise schema.ConfigError(
+        [
+          f"`{path.removesuffix('.rows')}.store` must hold documents where"
+          f" there are buckets, got the preference pairs of {store.path}. Leave"
+          " the section buckets out, with rows.kind='bin'."
+        ]
+      )
     self.name = name
     self._store = store
     self.document_slots: int = int(document_id)

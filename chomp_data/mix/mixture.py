@@ -144,6 +144,7 @@ class MixtureSource:
     self._one_layout = all(
       part.layout == self._layout for part in self.parts.values()
     )
+    self._check_pairs()
     self._check_trained()
     epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
@@ -457,6 +458,24 @@ class MixtureSource:
     return "\n".join(
       [*lines, *(part.describe() for part in self.parts.values())]
     )
+
+  def _check_pairs(self) -> None:
+    """Raises ConfigError unless all sources have as many slots of pairs."""
+    slots = {name: part.layout.pair_slots for name, part in self.parts.items()}
+    if len(set(slots.values())) == 1:
+      return
+    pairs = [name for name, number in slots.items() if number]
+    if len(pairs) < len(slots):
+      problem = (
+        f"`{self._path}` must be of preference pairs only or of none, got pairs"
+        f" in {', '.join(pairs)} alone. Train on them in different runs."
+      )
+    else:
+      problem = (
+        f"`{self._path}` must be of sources with the same rows.pair_slots, got"
+        f" {slots}. Set them alike."
+      )
+    raise schema.ConfigError([problem])
 
   def _check_trained(self) -> None:
     """Raises ConfigError if a source has none of the balanced `loss_tokens`."""

@@ -23,6 +23,7 @@ from chomp_data.index import permutation
 from chomp_data.pack import background_packer
 from chomp_data.pack import epoch_starts
 from chomp_data.pack import packed_source
+from chomp_data.pack import pairs
 from chomp_data.pack import window_packing
 from chomp_data.pack.packing_options import BinOptions
 from chomp_data.rows import spans as spans_lib
@@ -57,6 +58,8 @@ class PackingReport:
       few windows (always 0 for 'ffd').
     looked_at: Documents of those windows.
     seq_len: Positions of a row.
+    dropped: Pairs that `long_pairs` drops, where documents are pairs.
+    pairs: Whether documents are preference pairs.
   """
 
   rows: int
@@ -68,6 +71,8 @@ class PackingReport:
   cut: int
   looked_at: int
   seq_len: int
+  dropped: int = 0
+  pairs: bool = False
 
   @property
   def utilisation(self) -> float:
@@ -87,10 +92,13 @@ class PackingReport:
         f", {self.cut} of the first {self.looked_at} documents cut to fill rows"
       )
     lost = f", {self.lost} tokens lost" if self.lost else ""
+    what, policy = "documents", options.long_documents
+    if self.pairs:
+      what, policy = "pairs", options.long_pairs
+      lost = f", {self.dropped} dropped{lost}" if self.long else ""
     return [
-      f"  {self.documents} documents ({self.empty} empty, skipped; {self.long}"
-      f" longer than a row: {options.long_documents}{lost}), {self.tokens}"
-      f" tokens{cut}",
+      f"  {self.documents} {what} ({self.empty} empty, skipped; {self.long}"
+      f" longer than a row: {policy}{lost}), {self.tokens} tokens{cut}",
       f"  utilisation {self.utilisation:.4%}, padding {self.padding:.4%}",
     ]
 
@@ -101,6 +109,7 @@ class BinSource(packed_source.PackedSource):
   kind: str = "bin"
 
   option_classes: ClassVar[tuple[type[schema.Options], ...]] = (BinOptions,)
+  takes_pairs = True
 
   def _windows(self) -> tuple[int, int]:
     window_docs = self.options.packing_buffer_docs
@@ -109,13 +118,23 @@ class BinSource(packed_source.PackedSource):
     return window_docs, window_docs
 
   def _open(self, seq_len: int, path: str) -> None:
-    super()._open(seq_len, path)
     options = self.options
+    problems = pairs.problems(options, self.store, path)
+    if problems:
+      raise schema.ConfigError(problems)
+    super()._open(seq_len, path)
+    documents_of_unit = 1
+    if self.store.opened.pairs:
+      documents_of_unit = 2
+      options = dataclasses.replace(
+        options, packing_max_docs_per_bin=pairs.most_pairs(options)
+      )
     self.packing: window_packing.WindowPacking = window_packing.WindowPacking(
       self._documents, options, seq_len=seq_len, order_key=self._order_key
     )
-    if options.packing_max_docs_per_bin is not None:
-      self.document_slots: int = min(options.packing_max_docs_per_bin, seq_len)
+    limit = self.options.packing_max_docs_per_bin
+    if limit is not None:
+      self.document_slots: int = min(documents_of_unit * limit, seq_len)
     self._row_key = hashing.fold_key(self._seed, self.name, "rows")
     self.background: background_packer.BackgroundPacker = (
       background_packer.BackgroundPacker(self.packing)
@@ -164,7 +183,8 @@ class BinSource(packed_source.PackedSource):
     """Returns the rows of an epoch that hold pieces of a document."""
     packed = self._packed(epoch)
     window, slot = divmod(
-      packed.documents.position(document), self._documents.order.window_docs
+      packed.documents.position(self._documents.unit(document)),
+      self._documents.order.window_docs,
     )
     row = packed.rows_with(slot, window)
     first_row, end_row = packed.row_starts[window : window + 2]
@@ -247,6 +267,8 @@ class BinSource(packed_source.PackedSource):
       cut=cut,
       looked_at=looked_at,
       seq_len=self.seq_len,
+      dropped=totals.dropped,
+      pairs=self.store.opened.pairs,
     )
 
   @property
@@ -261,8 +283,9 @@ class BinSource(packed_source.PackedSource):
       [
         f"[{self.name}] bin: {self.options.packing_algorithm} over"
         f" {self._documents.order.num_windows} windows of"
-        f" {self.options.packing_buffer_docs} documents, {len(self)} rows per"
-        " epoch",
+        f" {self.options.packing_buffer_docs}"
+        f" {'pairs' if self.store.opened.pairs else 'documents'}, {len(self)}"
+        " rows per epoch",
         *self.report().lines(self.options),
       ]
     )

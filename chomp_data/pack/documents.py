@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -62,6 +63,7 @@ class Totals:
     long: Documents longer than a row.
     tokens: Tokens that are packed, with added BOS and EOS.
     lost: Tokens that `long_documents` truncates or drops.
+    dropped: Documents that it drops, where they are counted.
   """
 
   documents: int
@@ -69,10 +71,21 @@ class Totals:
   long: int
   tokens: int
   lost: int
+  dropped: int = 0
 
 
 class Documents:
-  """The documents of a store, in the orders in which they are packed."""
+  """The documents of a store, in the orders in which they are packed.
+
+  A subclass may pack other units than documents, which it numbers from 0.
+
+  Attributes:
+    spans_per_piece: The spans of each piece that is packed.
+    counts_dropped: Whether units that `long_documents` drops are counted.
+  """
+
+  spans_per_piece: ClassVar[int] = 1
+  counts_dropped: ClassVar[bool] = False
 
   def __init__(
     self,
@@ -117,6 +130,18 @@ class Documents:
       "added": [self._bos, self._eos],
       "long_documents": self._long,
     }
+
+  def unit(self, document: int) -> int:
+    """Returns the number of the unit that a document of the store is of."""
+    return document
+
+  def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first token of units int64[N], and how many they have."""
+    return self.store.bounds(documents)
+
+  def iter_lengths(self, batch: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (first unit, lengths), at most `batch` units at a time."""
+    return self.store.iter_lengths(batch)
 
   @memo.remembered(ORDERS)
   def in_order(self, epoch: int) -> "OrderedDocuments":
@@ -210,22 +235,24 @@ class Documents:
     self, document: np.ndarray, stored: np.ndarray
   ) -> np.ndarray:
     """Returns the packed tokens of documents with `stored` tokens, int64[N]."""
-    lengths = self._offered(document, stored)
+    return self._fitted(document, self._offered(document, stored))
+
+  def _fitted(self, document: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns how many of the tokens that documents offer are packed."""
+    del document
     return packing.packed_lengths(lengths, self._seq_len, self._long)
 
   def _block_sums(self) -> Mapping[str, np.ndarray]:
     """Returns tokens per block, and totals, from one pass over lengths."""
     size = self.order.block_docs
     blocks: list[np.ndarray] = []
-    empty = long = offered = 0
+    empty = long = offered = dropped = 0
     batch = size * max(1, _PASS_DOCUMENTS // size)
     with self.progress("lengths") as bar:
-      for first_document, stored in self.store.iter_lengths(batch):
+      for first_document, stored in self.iter_lengths(batch):
         document = np.arange(first_document, first_document + len(stored))
         lengths = self._offered(document, stored)
-        packed_lengths = packing.packed_lengths(
-          lengths, self._seq_len, self._long
-        )
+        packed_lengths = self._fitted(document, lengths)
         blocks.append(
           np.add.reduceat(
             packed_lengths, np.arange(0, len(packed_lengths), size)
@@ -234,10 +261,13 @@ class Documents:
         empty += int(np.sum(stored == 0))
         long += int(np.sum(lengths > self._seq_len))
         offered += int(lengths.sum())
+        dropped += int(np.sum(packed_lengths < np.minimum(lengths, 1)))
         bar.update(len(stored))
     sums = np.concatenate(blocks)
     tokens = int(sums.sum())
-    totals = self.order.num_documents, empty, long, tokens, offered - tokens
+    totals = [self.order.num_documents, empty, long, tokens, offered - tokens]
+    if self.counts_dropped:
+      totals.append(dropped)
     return {"blocks": sums, "totals": np.asarray(totals)}
 
   def progress(self, what: str) -> side_index.Bar:
@@ -272,7 +302,7 @@ class OrderedDocuments:
   def at(self, positions: np.ndarray) -> Contents:
     """Returns the documents at positions int64[N]."""
     document = self._order.documents(positions, self._epoch)
-    first_token, stored = self._documents.store.bounds(document)
+    first_token, stored = self._documents.bounds(document)
     packed_lengths = self._documents.packed_lengths(document, stored)
     return Contents(positions, document, first_token, stored, packed_lengths)
 
@@ -307,7 +337,7 @@ class OrderedDocuments:
           first_window, min(first_window + step, order.num_windows)
         )
         document = order.documents(order.positions(windows), self._epoch)
-        _, stored = documents.store.bounds(document)
+        _, stored = documents.bounds(document)
         yield windows, documents.packed_lengths(document, stored)
         bar.update(len(document))
 

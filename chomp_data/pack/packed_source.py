@@ -12,6 +12,7 @@ from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
+from chomp_data.pack import pairs
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
@@ -42,20 +43,29 @@ class PackedSource(store_source.StoreSource):
     self.document_slots: int = min(options.document_slots, seq_len)
     self._order_key = hashing.fold_key(self._seed, self.name, "documents")
     window_docs, block_docs = self._windows()
+    # Units that are packed: documents, or pairs of them.
+    packed_type, num_units = documents_lib.Documents, store.num_documents
+    long_units = getattr(options, "long_documents", "cut")
+    if store.opened.pairs:
+      packed_type, num_units = pairs.PairDocuments, store.num_documents // 2
+      long_units = options.long_pairs
+      self.layout = dataclasses.replace(
+        self.layout, pair_slots=options.pair_slots
+      )
     order = document_order.DocumentOrder(
-      store.num_documents,
+      num_units,
       window_docs=window_docs,
       block_docs=block_docs,
       kind=options.shuffle_documents,
       key=self._order_key,
     )
-    self._documents = documents_lib.Documents(
+    self._documents = packed_type(
       store,
       order,
       seq_len=seq_len,
       add_bos=options.add_bos,
       add_eos=options.add_eos,
-      long_documents=getattr(options, "long_documents", "cut"),
+      long_documents=long_units,
       name=self.name,
     )
     totals = self._documents.totals
@@ -99,12 +109,15 @@ class PackedSource(store_source.StoreSource):
   @property
   def fingerprint(self) -> dict[str, Any]:
     """What determines this source's rows, as JSON values."""
+    rows = dataclasses.asdict(self.options)
+    if not self.store.opened.pairs:
+      rows = {n: value for n, value in rows.items() if n not in pairs.FIELDS}
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
       "seed": self._seed,
       "kind": self.kind,
-      "rows": dataclasses.asdict(self.options),
+      "rows": rows,
       "filler_id": self.layout.filler_id,
       "bos_id": self.layout.bos_id,
       "eos_id": self.layout.eos_id,

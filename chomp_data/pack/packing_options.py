@@ -97,6 +97,11 @@ class BinOptions(PackingOptions):
       full rows and a remainder, 'truncate' to one row, or 'drop'.
     shuffle_rows: Whether the rows of a window come in random order, a new one
       in every epoch; else those of the longest documents come first.
+    pair_slots: Of preference pairs, which are packed as one document each, the
+      most of a row, and the width of `pair_mask`; docs/pairs.md.
+    long_pairs: What happens to preference pairs longer than a row: 'drop', or
+      'truncate_prompt', which leaves out the start of the prompt, as many
+      tokens of both halves, and drops pairs whose prompt is too short.
   """
 
   packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))
@@ -108,6 +113,10 @@ class BinOptions(PackingOptions):
     "cut", schema.choice(packing.LONG_POLICIES)
   )
   shuffle_rows: bool = schema.option(True, schema.boolean())
+  pair_slots: int = schema.option(64, schema.integer(1, 2**16))
+  long_pairs: str = schema.option(
+    "drop", schema.choice(("drop", "truncate_prompt"))
+  )
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields."""

@@ -203,7 +203,8 @@ class PackedOrder:
       )
     else:
       ends = self.index()
-    return np.diff(ends["piece_ends"].read(), prepend=0)
+    pieces = np.diff(ends["piece_ends"].read(), prepend=0)
+    return pieces * self._packing.documents.spans_per_piece
 
   def stored_sums(self) -> _Index | None:
     """Returns the `tokens` and `spans` of all packed rows, if they are on disk.
@@ -247,15 +248,16 @@ class PackedOrder:
       row: int64[N], the row within its window.
     """
     sums = self.stored_sums()
+    per_piece = self._packing.documents.spans_per_piece
     if sums is not None:
       row = row + self.row_starts[window]
-      return sums["tokens"].take(row), sums["spans"].take(row)
+      return sums["tokens"].take(row), per_piece * sums["spans"].take(row)
     tokens, spans = np.empty_like(row), np.empty_like(row)
     for number, pick in ragged.by_value(window):
       packed = self._window(number)
       lengths = packed.length.astype(np.int64)
       tokens[pick] = np.add.reduceat(lengths, packed.first[:-1])[row[pick]]
-      spans[pick] = np.diff(packed.first)[row[pick]]
+      spans[pick] = np.diff(packed.first)[row[pick]] * per_piece
     return tokens, spans
 
   def plan(self, window: np.ndarray, row: np.ndarray) -> spans_lib.Spans:

@@ -8,7 +8,8 @@ A file has one JSON object per line:
     {"source": "web", "document": 42, "start": 100, "length": 20}
 
 `document` is an id or a number. `start` and `length` are in tokens of the
-document; without them the whole document is removed.
+document; without them the whole document is removed. Of a preference pair both
+halves are removed, whatever of one half is.
 """
 
 from collections.abc import Mapping
@@ -185,6 +186,8 @@ def _read(
     if source_entries:
       spans, wrong = _resolved(source_entries, by_name[name])
       problems += [f"{file}:{line}: {text}" for line, text in wrong]
+      if by_name[name].opened.pairs:
+        spans = _whole_pairs(spans, by_name[name])
       spans_by_source[name] = spans
   if problems:
     more = len(problems) - _MAX_ERROR_LINES
@@ -323,6 +326,14 @@ def _resolved(
     -1, 3
   )
   return span_array, sorted(wrong)
+
+
+def _whole_pairs(spans: np.ndarray, store: stores.Store) -> np.ndarray:
+  """Returns int64[N, 3], all tokens of the pairs that have tokens in spans."""
+  chosen = 2 * np.unique(spans[:, 0] // 2)
+  document = np.stack([chosen, chosen + 1], axis=1).reshape(-1)
+  length = store.bounds(document)[1]
+  return np.stack([document, np.zeros_like(document), length], axis=1)
 
 
 def _merged(spans: np.ndarray) -> np.ndarray:

@@ -237,6 +237,8 @@ def documents(
   clean: Callable[[str | bytes], str],
   tools: Any = None,
   kwargs: Any = None,
+  *,
+  prompt_messages: int = 0,
 ) -> list[Chat]:
   """Returns the documents of a chat.
 
@@ -248,6 +250,7 @@ def documents(
     clean: Returns a text of a record as valid Unicode.
     tools: Of the record, a list or JSON of one, or None.
     kwargs: Variables of the template, an object or JSON of one, or None.
+    prompt_messages: How many messages from the first on are not trained on.
 
   Raises:
     BadInput: If they are no chat to train on.
@@ -271,13 +274,21 @@ def documents(
       "Rename it.",
       "no messages",
     )
-  weights = [_weight(message, i, where) for i, message in enumerate(chat)]
-  answers = [i for i, one in enumerate(chat) if one["role"] == ASSISTANT]
+  weights = [
+    _weight(message, i, where) * (i >= prompt_messages)
+    for i, message in enumerate(chat)
+  ]
+  answers = [
+    i
+    for i, one in enumerate(chat)
+    if i >= prompt_messages and one["role"] == ASSISTANT
+  ]
   if not answers:
-    roles = sorted({message["role"] for message in chat})
+    roles = sorted({message["role"] for message in chat[prompt_messages:]})
     raise errors.BadInput(
       where,
-      f"must have a message of role {ASSISTANT!r}, got only {roles}.",
+      f"must have a message of role {ASSISTANT!r}"
+      f"{' after the prompt' if prompt_messages else ''}, got only {roles}.",
       "Leave such chats out, or skip them with --on_error=skip.",
       "no assistant",
     )
@@ -335,15 +346,20 @@ def documents(
   return chats
 
 
-def problems(options: ChatOptions, messages_key: str | None) -> list[str]:
-  """Returns what is wrong with options."""
+def problems(options: ChatOptions, has_chats: bool) -> list[str]:
+  """Returns what is wrong with options.
+
+  Args:
+    options: The options.
+    has_chats: Whether records may have messages.
+  """
   wrong: list[str] = []
   changed = {
     flag.name
     for flag in option_fields.flags_of(ChatOptions)
     if getattr(options, flag.field) != flag.option.default
   }
-  if changed and messages_key is None:
+  if changed and not has_chats:
     wrong.append(
       f"`--{min(changed)}` must be given with --messages_key only. Name the key"
       " of the messages."

@@ -5,7 +5,8 @@
 `scan` hashes the documents of a group of pieces, on any engine. `compare`, in
 the process that coordinates the run, reads the hashes of all groups and records
 for each which documents to leave out: all but the first, in the order of
-inputs, of those of the same text of which the same is trained on.
+inputs, of those of the same text of which the same is trained on. A preference
+pair counts as one document.
 
     GROUP.hashes   16 bytes per document, in order; zeros if it has no text
     GROUP.drops    uint32 numbers of documents that are left out, from 0
@@ -90,7 +91,8 @@ def scan(task: ScanTask) -> int:
   except (OSError, ValueError):
     rejected = rejections.Rejections(raises=task.on_error != "skip")
     documents = documents_of(task.group, task.read, rejected)
-    hashes = b"".join(map(_hash, _with_progress(documents, task.size)))
+    units = _units(_with_progress(documents, task.size), task.read)
+    hashes = b"".join(map(_hash, units))
     scratch.write_summed(task.directory, name, hashes)
   return len(hashes) // _HASH_BYTES
 
@@ -145,13 +147,22 @@ def documents_of(
     left_out = _dropped(options.duplicates, pieces)
   number = 0
   for piece in pieces:
-    for document in readers.documents(piece, options, rejected):
+    for unit in _units(readers.documents(piece, options, rejected), options):
       if number in left_out:
         rejected.count(REASON)
       else:
-        rejected.count_chat(document.counts)
-        yield document
+        for document in unit:
+          rejected.count_chat(document.counts)
+          yield document
       number += 1
+
+
+def _units(
+  documents: Iterable[records.Document], read: records.ReadOptions
+) -> Iterator[tuple[records.Document, ...]]:
+  """Yields what is compared as one: a document, or both halves of a pair."""
+  halves = 2 if read.has_pairs else 1
+  return zip(*[iter(documents)] * halves, strict=True)
 
 
 def _with_progress(
@@ -166,8 +177,14 @@ def _with_progress(
       progress.report(min(done, size), number + 1)
 
 
-def _hash(document: records.Document) -> bytes:
-  """Returns the hash of a text, and of where it is trained on."""
+def _hash(unit: Sequence[records.Document]) -> bytes:
+  """Returns the hash of texts, and of where they are trained on."""
+  if len(unit) > 1:
+    of_halves = b"".join(_hash([document]) for document in unit)
+    return hashlib.blake2b(
+      of_halves, digest_size=_HASH_BYTES, person=b"pair"
+    ).digest()
+  (document,) = unit
   text = document.text
   if not text:
     return bytes(_HASH_BYTES)  # It is left out in any case.

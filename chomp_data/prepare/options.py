@@ -299,7 +299,25 @@ def _label_problems(options: Options) -> list[str]:
   """Returns what is wrong with options of what is trained on."""
   problems: list[str] = []
   prompt, completion = options.prompt_key, options.completion_key
-  if (prompt is None) != (completion is None):
+  chosen, rejected = options.chosen_key, options.rejected_key
+  if (chosen is None) != (rejected is None):
+    problems.append(
+      "`--chosen_key` and `--rejected_key` must be given together, got"
+      f" {chosen!r} and {rejected!r}. Give both."
+    )
+  if chosen is not None or rejected is not None:
+    problems += [
+      f"`--{name}` must not be given with --chosen_key, got"
+      f" {getattr(options, name)!r}. Leave one of them out."
+      for name in ("messages_key", "completion_key")
+      if getattr(options, name) is not None
+    ]
+    if options.chat.turns != "all":
+      problems.append(
+        "`--turns` must be left out with --chosen_key, which trains on what"
+        f" follows the prompt, got {options.chat.turns!r}. Leave it out."
+      )
+  elif (prompt is None) != (completion is None):
     problems.append(
       "`--prompt_key` and `--completion_key` must be given together, got"
       f" {prompt!r} and {completion!r}. Give both."
@@ -309,7 +327,7 @@ def _label_problems(options: Options) -> list[str]:
       "`--prompt_key` must not be given with --messages_key, got"
       f" {prompt!r}. Leave one of them out."
     )
-  label_keys = ("messages_key", "prompt_key", "weight_key")
+  label_keys = ("messages_key", "prompt_key", "chosen_key", "weight_key")
   set_keys = [key for key in label_keys if getattr(options, key) is not None]
   if set_keys and options.format == RECORDS:
     problems.append(
@@ -317,7 +335,7 @@ def _label_problems(options: Options) -> list[str]:
       " records have no place for labels and weights, got"
       f" {getattr(options, set_keys[0])!r}. Leave one of them out."
     )
-  return problems + chats.problems(options.chat, options.messages_key)
+  return problems + chats.problems(options.chat, options.has_chats)
 
 
 def _check_tokenizer(options: Options) -> None:

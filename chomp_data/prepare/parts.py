@@ -121,7 +121,8 @@ def make_part(task: PartTask) -> part_files.PartRow:
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
       done += sum(len(document.text) for document in documents)
       lengths, weights = encoded.lengths, encoded.weights
-      if not lengths.all():
+      # A pair keeps a half of no token, so that halves stay together.
+      if not options.read.has_pairs and not lengths.all():
         with_tokens = np.flatnonzero(lengths)
         num_empty += len(documents) - len(with_tokens)
         documents = [documents[i] for i in with_tokens.tolist()]

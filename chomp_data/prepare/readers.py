@@ -7,7 +7,10 @@ has is its kind.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import os
+from typing import Any
 
 from chomp_data import errors
 from chomp_data.prepare import filters
@@ -78,18 +81,40 @@ def documents(
       except errors.BadInput as error:
         rejected.add(file.name, at, error)
         continue
+      if options.filter is not None:
+        of_record = _passing_filter(of_record, options, record, where, rejected)
       for document in of_record:
-        if options.filter is not None:
-          reason = filters.reason_to_leave_out(
-            options.filter, document.text, record, where
-          )
-          if reason is not None:
-            rejected.count(reason)
-            continue
         # The name of a text file is its id.
         rejected.unnamed += not document.has_id and at is not None
         yield document
   base.check_unchanged(file)
+
+
+def _passing_filter(
+  documents: Sequence[records.Document],
+  options: records.ReadOptions,
+  record: Mapping[str, Any],
+  where: str,
+  rejected: rejections.Rejections,
+) -> list[records.Document]:
+  """Returns the documents of a record that a filter keeps, pairs as a whole."""
+  assert options.filter is not None
+  reasons = [
+    filters.reason_to_leave_out(options.filter, document.text, record, where)
+    for document in documents
+  ]
+  if options.has_pairs:
+    left_out = [reason for reason in reasons if reason is not None][:1]
+    reasons = left_out * len(documents) or reasons
+  else:
+    left_out = [reason for reason in reasons if reason is not None]
+  for reason in left_out:
+    rejected.count(reason)
+  return [
+    document
+    for document, reason in zip(documents, reasons, strict=True)
+    if reason is None
+  ]
 
 
 def _records(

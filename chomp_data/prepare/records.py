@@ -4,7 +4,9 @@
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 from types import MappingProxyType
 from typing import Any
@@ -62,9 +64,15 @@ class DocumentOptions:
     messages_key: The key of a chat in the place of a text, a list of {'role',
       'content'}; what the assistant says is trained on, and nothing else.
     chat: How chats become documents.
-    prompt_key: The key of what comes before the text of --completion_key and
-      is not trained on, both in the place of a text.
+    prompt_key: The key of what comes before the text of --completion_key, or
+      before both answers of a preference pair, and is not trained on, in the
+      place of a text.
     completion_key: The key of what is trained on after --prompt_key.
+    chosen_key: The key of the answer that is preferred, with --rejected_key in
+      the place of a text, a text or a list of messages; documents 2k and 2k + 1
+      of the store are the halves of pair k. What follows --prompt_key is
+      trained on, or the messages that follow those which both have.
+    rejected_key: The key of the other answer.
     weight_key: The key of a document's weight in training, a number of 0 or
       more.
   """
@@ -97,22 +105,41 @@ class DocumentOptions:
   chat: chats.ChatOptions = option_fields.option(  # noqa: RUF009
     chats.ChatOptions(),
     flag=None,
-    identity=lambda options: options.messages_key is not None,
+    identity=lambda options: options.has_chats,
   )
   prompt_key: str | None = _key(None)
   completion_key: str | None = _key(None)
+  chosen_key: str | None = _key(None)
+  rejected_key: str | None = _key(None)
   weight_key: str | None = _key(None)
 
   @property
   def has_labels(self) -> bool:
     """Whether documents say which of their tokens are trained on."""
-    return self.messages_key is not None or self.prompt_key is not None
+    return (
+      self.messages_key is not None
+      or self.prompt_key is not None
+      or self.has_pairs
+    )
+
+  @property
+  def has_pairs(self) -> bool:
+    """Whether each record makes the two documents of a preference pair."""
+    return self.chosen_key is not None and self.rejected_key is not None
+
+  @property
+  def has_chats(self) -> bool:
+    """Whether records may have messages."""
+    return self.messages_key is not None or self.has_pairs
 
   @property
   def text_flags(self) -> tuple[str, ...]:
     """The options that name the keys that a document's text is made of."""
     if self.messages_key is not None:
       return ("messages_key",)
+    if self.has_pairs:
+      answers = "chosen_key", "rejected_key"
+      return answers if self.prompt_key is None else ("prompt_key", *answers)
     if self.prompt_key is not None and self.completion_key is not None:
       return "prompt_key", "completion_key"
     return ("text_key",)
@@ -126,7 +153,7 @@ class DocumentOptions:
   def keys(self) -> tuple[str, ...]:
     """Every key that is looked for: nothing else of a record is needed."""
     keys = (*self.text_keys, self.id_key, *self._all_meta, self.weight_key)
-    if self.messages_key is not None:
+    if self.has_chats:
       keys += self.chat.keys
     if self.filter is not None:
       keys += filters.keys(self.filter)
@@ -199,7 +226,7 @@ class Document(NamedTuple):
 def documents(
   record: Mapping[str, Any], name: str, where: str, options: ReadOptions
 ) -> Iterator[Document]:
-  """Yields the documents of a record: one, or one per answer of a chat.
+  """Yields the documents of a record: one, one per answer, or both of a pair.
 
   Args:
     record: Values by key: texts, bytes of UTF-8, numbers, lists and mappings.
@@ -210,22 +237,84 @@ def documents(
   Raises:
     BadInput: If it is no document.
   """
+  if options.has_pairs:
+    yield from _pair(record, name, where, options)
+    return
   if options.messages_key is None:
     yield document(record, name, where, options)
     return
-  keys = (options.chat.tools_key, options.chat.template_kwargs_key)
-  chat_values = [_value(record, key) if key else None for key in keys]
-  for chat in chats.documents(
-    _required_value(record, options.messages_key, "messages_key", where),
-    options.chat,
-    where,
-    lambda value: _text(value, options, where),
-    *(None if value is _MISSING else value for value in chat_values),
-  ):
+  messages = _required_value(
+    record, options.messages_key, "messages_key", where
+  )
+  for chat in _chats(messages, record, where, options):
     whole = _document(record, name, where, options, chat.pieces)
     if chat.answer is not None:
       whole = whole._replace(name=f"{whole.name}#{chat.answer}")
     yield whole._replace(counts=chat.counts)
+
+
+def _chats(
+  messages: Any,
+  record: Mapping[str, Any],
+  where: str,
+  options: ReadOptions,
+  prompt_messages: int = 0,
+) -> list[chats.Chat]:
+  """Returns the documents of the messages of a record."""
+  keys = (options.chat.tools_key, options.chat.template_kwargs_key)
+  values = [_value(record, key) if key else None for key in keys]
+  return chats.documents(
+    messages,
+    options.chat,
+    where,
+    lambda value: _text(value, options, where),
+    *(None if value is _MISSING else value for value in values),
+    prompt_messages=prompt_messages,
+  )
+
+
+def _pair(
+  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
+) -> Iterator[Document]:
+  """Yields the chosen and the rejected answer of a record after their prompt.
+
+  Without a key of prompts, that of messages is what both lists begin with.
+  """
+  values = [
+    _required_value(record, key, flag, where)
+    for key, flag in zip(options.text_keys, options.text_flags, strict=True)
+  ]
+  are_texts = {isinstance(value, str | bytes) for value in values}
+  are_lists = {isinstance(value, Sequence) for value in values}
+  if len(are_texts) > 1 or are_lists != {True}:
+    raise errors.BadInput(
+      where,
+      f"must have texts, or lists of messages, under {options.text_keys}, got"
+      f" {[type(value).__name__ for value in values]}.",
+      "Correct it, or --chosen_key, --rejected_key and --prompt_key.",
+      "no pair",
+    )
+  *prompt, chosen, rejected = values
+  for half, answer in (("chosen", chosen), ("rejected", rejected)):
+    counts: Mapping[str, int] = {}
+    if True in are_texts:
+      start = _text(prompt[0], options, where) if prompt else ""
+      key = getattr(options, f"{half}_key")
+      pieces = _after(start, _text(answer, options, where), key, where)
+    else:
+      start = prompt[0] if prompt else _common(chosen, rejected)
+      messages = [*start, *(answer if prompt else answer[len(start) :])]
+      (chat,) = _chats(messages, record, where, options, len(start))
+      pieces, counts = chat.pieces, chat.counts
+    whole = _document(record, name, where, options, pieces)
+    yield whole._replace(name=f"{whole.name}#{half}", counts=counts)
+
+
+def _common(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
+  """Returns the messages that both lists begin with."""
+  pairs = zip(one, other, strict=False)
+  equal = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+  return [message for message, _ in equal]
 
 
 def document(
@@ -286,10 +375,17 @@ def _completed(
     _text(_string(record, key, flag, where), options, where)
     for key, flag in zip(options.text_keys, options.text_flags, strict=True)
   )
+  return _after(prompt, completion, options.completion_key, where)
+
+
+def _after(
+  prompt: str, completion: str, key: str | None, where: str
+) -> chats.Pieces:
+  """Returns a text that is trained on after a prompt."""
   if not completion:
     raise errors.BadInput(
       where,
-      f"must have a text to train on under {options.completion_key!r}, got ''.",
+      f"must have a text to train on under {key!r}, got ''.",
       "Correct it, or skip it with --on_error=skip.",
       "no completion",
     )

@@ -380,7 +380,7 @@ def _results(options: Options, encoded: _Encoded) -> dict[str, Any]:
     results["skipped"] = rejected.left_out()
   if rejected.unnamed:
     results["without_id"] = rejected.unnamed
-  if options.messages_key is not None:
+  if options.messages_key is not None or rejected.chats:
     chat = encoded.tasks[0].options.read.chat
     results["chats"] = chats.summary(chat, rejected.chats)
   if repeated := id_checks.repeated(
@@ -430,7 +430,8 @@ def _check_id_key(
 ) -> None:
   """Raises PrepareError where an id is asked for that no document has."""
   documents = sum(row.num_documents + row.num_empty for row in rows)
-  documents += rejected.reasons.get(duplicates.REASON, 0)
+  halves = 2 if options.has_pairs else 1
+  documents += halves * rejected.reasons.get(duplicates.REASON, 0)
   if not options.id_required or rejected.unnamed < documents:
     return
   # The error of a text that is looked for under this key lists the keys.
@@ -440,6 +441,8 @@ def _check_id_key(
     messages_key=None,
     prompt_key=None,
     completion_key=None,
+    chosen_key=None,
+    rejected_key=None,
     duplicates=None,
   )
   got = "none"
@@ -571,6 +574,7 @@ def _has_contents(run: _Run, store: stores.Store, encoded: _Encoded) -> bool:
     tokenizer=encoded.tokenizer.info,
     arrays=entries,
     levels=shards.levels_of(encoded.rows),
+    pairs=run.options.has_pairs,
   )
   return manifest_lib.content_hash(manifest) == store.hash
 
@@ -670,4 +674,5 @@ def assemble_store(
     num_empty_skipped=sum(row.num_empty for row in encoded.rows),
     prepared=prepared,
     levels=shards.levels_of(encoded.rows),
+    pairs=options.has_pairs,
   )

@@ -47,6 +47,7 @@ class RowLayout:
     eos_id: Token id of an added EOS, or None.
     sentinel_ids: Token ids of sentinels, which mark the parts of rearranged
       documents.
+    pair_slots: The most preference pairs of a row; 0 if rows hold documents.
   """
 
   seq_len: int
@@ -57,6 +58,7 @@ class RowLayout:
   bos_id: int | None = None
   eos_id: int | None = None
   sentinel_ids: tuple[int, ...] = ()
+  pair_slots: int = 0
 
   @property
   def special_ids(self) -> tuple[int | None, ...]:
@@ -268,6 +270,19 @@ def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:
   begin = spans.row * seq_len + spans.column
   mask = covered(begin, begin + spans.length, spans.num_rows * seq_len)
   return mask.reshape(spans.num_rows, seq_len)
+
+
+def pair_mask(spans: Spans, pair_slots: int) -> np.ndarray:
+  """Returns bool[num_rows, pair_slots]: which pairs rows hold.
+
+  Args:
+    spans: The plan, without masked spans; pair p has segments 2p + 1 and
+      2p + 2.
+    pair_slots: The most pairs of a row.
+  """
+  mask = np.zeros((spans.num_rows, pair_slots), np.bool_)
+  mask[spans.row, (spans.segment - 1) // 2] = True
+  return mask
 
 
 def filled(

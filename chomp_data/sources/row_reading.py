@@ -58,7 +58,8 @@ def read(
   Returns:
     `tokens`, `segment_ids`, `positions` int32[N, seq_len], `loss_mask`
     bool[N, seq_len] and the extra fields; `loss_weight` float32[N, seq_len]
-    always where a store has weights.
+    always where a store has weights, `pair_mask` bool[N, pair_slots] always
+    where rows hold pairs.
   """
   layout = next(iter(sources.values())).layout
   batch = row_layout.placed(spans, layout)
@@ -77,6 +78,8 @@ def read(
     batch["tokens"][:] = tokens[:, : layout.seq_len]
   else:
     batch["tokens"] = tokens
+  if layout.pair_slots:
+    batch["pair_mask"] = row_layout.pair_mask(spans, layout.pair_slots)
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
   last_weight = None

@@ -260,7 +260,8 @@ class RowSource(abc.ABC):
       last column, or padding. `loss_weight` float32[N, seq_len], what each
       position's target weighs, 0 where it is not trained on: always of a store
       with weights; `label_weight` float32[N, seq_len], what each position's
-      token itself weighs as a target.
+      token itself weighs as a target; `pair_mask` bool[N, pair_slots], which
+      preference pairs exist: always of a store of pairs.
     """
     _checked_spans(spans)
     if extra != ():

@@ -19,10 +19,12 @@ class StoreSource(row_source.RowSource):
   Attributes:
     kind: The `rows.kind` of its options.
     option_classes: The classes of its options.
+    takes_pairs: Whether it makes rows of preference pairs.
   """
 
   kind: str
   option_classes: ClassVar[tuple[type[schema.Options], ...]]
+  takes_pairs: ClassVar[bool] = False
 
   @schema.arguments(
     store=shared_options.STORE,
@@ -61,6 +63,14 @@ class StoreSource(row_source.RowSource):
     rule = schema.options_rule(*self.option_classes)
     options = schema.argument("options", rule, options)
     shared_options.raise_problems(options, seq_len, path)
+    if store.opened.pairs and not self.takes_pairs:
+      raise schema.ConfigError(
+        [
+          f"`{path}.kind` must be 'bin' for the preference pairs of"
+          f" {store.path}, got {self.kind!r}: other rows separate the halves of"
+          " a pair. Choose it."
+        ]
+      )
     self.name: str = name or self.kind
     self.store: stores.Store = store
     self.options = options

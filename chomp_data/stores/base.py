@@ -100,6 +100,8 @@ class Opened:
     is_mapped: Whether tokens are copied from maps of local files, so that
       nothing is gained by fetching together what many batches need.
     is_remote: Whether they are in an object store.
+    pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
+      answer of preference pair k.
   """
 
   hash: str
@@ -122,6 +124,7 @@ class Opened:
   file_bytes: int | None = None
   is_mapped: bool = False
   is_remote: bool = False
+  pairs: bool = False
 
   @property
   def stored_bytes(self) -> int:

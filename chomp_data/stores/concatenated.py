@@ -83,6 +83,7 @@ class ConcatenatedStore(base.Store):
       file_bytes=sum(opened.stored_bytes for opened in members),
       is_mapped=all(opened.is_mapped for opened in members),
       is_remote=any(opened.is_remote for opened in members),
+      pairs=members[0].pairs,
     )
 
 
@@ -93,7 +94,8 @@ def as_one(members: Sequence[base.Store]) -> base.Store:
     members: In the order of their documents, at least one.
 
   Raises:
-    StoreError: If tokenizers are known to differ.
+    StoreError: If tokenizers are known to differ, or only some stores hold
+      preference pairs.
   """
   if len(members) == 1:
     return members[0]
@@ -118,6 +120,13 @@ def hash_of(hashes: Sequence[str]) -> str:
 
 
 def _check_alike(one: base.Store, other: base.Store) -> None:
+  if one.opened.pairs != other.opened.pairs:
+    pairs, documents = (one, other) if one.opened.pairs else (other, one)
+    raise errors.StoreError(
+      f"{other.path} must hold preference pairs where {one.path} does, and only"
+      f" there, got pairs in {pairs.path} and single documents in"
+      f" {documents.path}. Use them in different runs."
+    )
   identities = [store.opened.tokenizer_identity for store in (one, other)]
   first, second = identities
   differ = first and second and first[0] == second[0] and first != second

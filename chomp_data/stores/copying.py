@@ -68,14 +68,15 @@ class DocumentBatch:
 
 
 def document_batches(store: base.Store) -> Iterator[DocumentBatch]:
-  """Yields all documents of a store, in order."""
+  """Yields all documents of a store, in order, and pairs uncut."""
+  halves = 2 if store.opened.pairs else 1
   for first, lengths in store.iter_lengths(_BATCH_DOCUMENTS):
     ends = np.cumsum(lengths)
     start = 0
     while start < len(lengths):
       before = int(ends[start - 1]) if start else 0
       stop = int(np.searchsorted(ends, before + _BATCH_TOKENS, "right"))
-      stop = max(stop, start + 1)
+      stop = max(stop - stop % halves, start + halves)
       yield _document_batch(store, first + start, lengths[start:stop])
       start = stop
 
@@ -126,6 +127,7 @@ def writer_of(
     has_meta=store.opened.meta is not None,
     levels=store.labels.levels.tolist() if store.labels.has_runs else None,
     has_weights=store.labels.has_document_weights,
+    pairs=store.opened.pairs,
     **options,
   )
 

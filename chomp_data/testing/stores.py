@@ -32,6 +32,7 @@ def make_store(
   levels: Sequence[float] | None = None,
   label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
   weights: Iterable[float] | None = None,
+  pairs: bool = False,
 ) -> stores.Store:
   """Writes a store with chunks so small that spans cross them.
 
@@ -51,6 +52,7 @@ def make_store(
     levels: Weights of the levels of tokens, or None where all are trained on.
     label_levels: With `levels`, of each document the levels of its tokens.
     weights: Weights of documents, or None.
+    pairs: Whether documents 2k and 2k + 1 are preference pair k.
 
   Returns:
     The store, opened.
@@ -80,6 +82,7 @@ def make_store(
     levels=levels,
     label_levels=label_levels,
     weights=weights,
+    pairs=pairs,
   )
 
 

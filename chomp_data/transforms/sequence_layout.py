@@ -46,7 +46,7 @@ _COLUMN_FIELDS = frozenset(
   )
 )
 # Those of rows, whatever their width.
-_ROW_FIELDS = frozenset(("document_id",))
+_ROW_FIELDS = frozenset(("document_id", "pair_mask"))
 
 
 def _contiguous(seq_len: int, shards: int) -> np.ndarray:

@@ -78,6 +78,9 @@ NAMES = (
   "targets",
   "targets_of_mix",
   "targets_of_lengths",
+  # Preference pairs.
+  "pairs",
+  "pairs_of_mix",
   # Files under configs/.
   "config_packed_runlocal",
   "config_pretrain_mix_runlocal",
@@ -114,6 +117,7 @@ FEW = (
   "weighed",
   "lanes",
   "targets_of_mix",
+  "pairs",
   "records_bin",
   "source_bin",
 )

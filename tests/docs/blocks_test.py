@@ -621,7 +621,7 @@ def test_every_block_says_its_language_and_no_command_is_outside_of_one():
 
 def test_flags_in_sentences_are_those_of_some_tool():
   tools = [own.stem for own in (pages.ROOT / "tools").glob("*.py")]
-  tools += [f"examples/{own}.py" for own in ("sft", "train_buckets")]
+  tools += [f"examples/{own}.py" for own in ("dpo", "sft", "train_buckets")]
   tools += [
     f"benchmarks/{own.name}" for own in pages.ROOT.glob("benchmarks/*.py")
   ]

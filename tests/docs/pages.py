@@ -27,6 +27,7 @@ NAMES = (
 # They take a config, whose 'runlocal' trains a small model for a few steps.
 _TRAINERS = (
   "train",
+  "examples/dpo.py",
   "examples/own_trainer.py",
   "examples/sft.py",
   "examples/train_buckets.py",
@@ -100,7 +101,7 @@ def run_line(line: str) -> subprocess.CompletedProcess[str]:
   found = tool(line)
   assert found, f"pages.py cannot run {line!r}: say why in blocks_test.py"
   name, words = found
-  if name in _TRAINERS and "write_chats" not in line:
+  if name in _TRAINERS and not re.search("--write_(chats|pairs)=", line):
     words = _small(words)
   words = [re.sub(r"^--workers=\d+$", "--workers=0", own) for own in words]
   done = in_process.run_tool(name, *words, cwd=pathlib.Path.cwd())

@@ -1008,6 +1008,37 @@ _LATER = {
     ),
     states=(0, 6),
   ),
+  "pairs": Case(
+    _rows(
+      "pairs", "bin", BLOCK,
+      {
+        "num_targets": 1, "global_batch_size": 4, "epochs": 4,
+        "tombstones": ((6, "gone_of_pairs.jsonl"),),
+      },
+      packing_buffer_docs=8, add_bos=True, add_eos=True, pair_slots=3,
+      long_pairs="truncate_prompt",
+    ),
+    states=(0, 4, 9),
+  ),
+  "pairs_of_mix": Case(
+    _mix(
+      {
+        "one": _source(
+          "pairs", "bin", FULL, packing_buffer_docs=16, pair_slots=4,
+          shuffle_documents="block", document_block=4,
+        ),
+        "other": _source(
+          "pairs", "bin", pair_slots=4, packing_buffer_docs=16,
+          shuffle_documents="full", packing_max_docs_per_bin=2,
+        ),
+      },
+      {"weights": {"one": 2, "other": 1}},
+      lookahead=False,
+    ),
+    _NEAR,
+    states=(4, 30),
+    resumed=9,
+  ),
   "lanes": Case(
     _rows(
       "web", "sequential", {"kind": "block", "window_blocks": 2, "lanes": 2},

@@ -40,6 +40,11 @@ _GONE = {
     {"source": "web", "document": 4},
     {"source": "notes", "document": 4, "start": 20},
   ],
+  "gone_of_pairs.jsonl": [
+    {"source": "text", "document": 9},
+    {"source": "text", "document": "30"},
+    {"source": "text", "document": 31, "start": 1, "length": 1},
+  ],
 }
 
 SIZES = ((4, 6), (6, 4), (8, 8))
@@ -115,9 +120,13 @@ _SAMPLES: dict[str, tuple[int, tuple[tuple[int, int], ...], bool]] = {
 _LABELLED = "labelled"
 # Its tokens have levels, and its documents weights.
 _WEIGHED = "weighed"
+# Its documents are preference pairs, with levels.
+_PAIRS = "pairs"
 # What other tools wrote: tests/stores/fixtures, of which this is the file.
 _FOREIGN = {"megatron": "int32_document", "levanter": "sharded"}
-SMALL = (*_STORES, _LABELLED, _WEIGHED, *_RECORDS, *_SAMPLES, *_FOREIGN)
+SMALL = (
+  *_STORES, _LABELLED, _WEIGHED, _PAIRS, *_RECORDS, *_SAMPLES, *_FOREIGN,
+)  # fmt: skip
 NAMES = (*SMALL, *_LARGE)
 
 
@@ -129,6 +138,15 @@ def documents(name: str) -> list[np.ndarray]:
     _LABELLED: (30 + below(11, 14, 90), {}),
     _WEIGHED: (_skewed(12, 40, 25), {}),
   }
+  if name == _PAIRS:
+    return [
+      3 + np.concatenate([below(800 + pair, prompt, 253), answer])
+      for pair, (prompt, *answers) in enumerate(_pair_lengths())
+      for answer in (
+        below(900 + 2 * pair + half, size, 253)
+        for half, size in enumerate(answers)
+      )
+    ]
   if name in _LARGE:
     lengths = _LARGE[name][0]
     tokens = np.resize(np.arange(3, 253), int(lengths.sum()))
@@ -141,6 +159,19 @@ def documents(name: str) -> list[np.ndarray]:
     for own in split:
       own[0], own[-1] = 2, 1
   return split
+
+
+def _pair_lengths() -> list[list[int]]:
+  """Returns (tokens of the prompt, of the chosen, of the rejected answer)."""
+  lengths = np.stack(
+    [below(14, 40, 8), *(1 + below(15, 80, 9)).reshape(2, 40)], axis=1
+  )
+  # A half of no token, a prompt that can be cut, and two that are too short.
+  lengths[3] = 0, 0, 4
+  lengths[11] = 14, 7, 5
+  lengths[20] = 6, 20, 8
+  lengths[21] = 0, 20, 18
+  return lengths.tolist()
 
 
 class Elements:
@@ -243,6 +274,20 @@ def write(root: pathlib.Path, name: str) -> None:
       weights=[0.25 * (i % 5) for i in range(len(texts))],
       chunk=128,
     )
+  elif name == _PAIRS:
+    prompts = [own[0] for own in _pair_lengths() for _ in range(2)]
+    testing_stores.make_store(
+      path,
+      documents(name),
+      levels=(0.0, 1.0),
+      label_levels=[
+        np.arange(len(tokens)) >= prompt
+        for tokens, prompt in zip(documents(name), prompts, strict=True)
+      ],
+      pairs=True,
+      bos_id=2,
+      chunk=128,
+    )
   elif name in _FOREIGN:
     shutil.copytree(FIXTURES / name, path)
   elif name in _RECORDS:
@@ -259,7 +304,7 @@ def write(root: pathlib.Path, name: str) -> None:
 
 def is_store(name: str) -> bool:
   """Whether a corpus is a store of our own, and not files of another kind."""
-  return name in {*_STORES, *_LARGE, _LABELLED, _WEIGHED}
+  return name in {*_STORES, *_LARGE, _LABELLED, _WEIGHED, _PAIRS}
 
 
 def has_own_bytes(name: str) -> bool:

@@ -74,6 +74,8 @@ def record(store: stores.Store) -> dict[str, Any]:
   elif isinstance(store.path, str):
     home = pathlib.Path(store.path)
     fields["adopted"] = checksum_sidecar.directory_of(home).is_dir()
+  if store.opened.pairs:
+    fields["pairs"] = store.num_documents // 2
   if store.labels.has_runs:
     end = np.asarray([store.num_tokens], np.int64)
     fields["trained_tokens"] = int(store.labels.trained_before(end)[0])

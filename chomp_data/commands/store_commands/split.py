@@ -4,7 +4,8 @@
 
 A document goes where its id says, whatever else is in the store: when
 documents are added, those that were held out still are, and no other of the
-old ones is. Documents of one id stay together.
+old ones is. Documents of one id stay together, and so do the halves of a
+preference pair, which goes where the id of its chosen answer says.
 """
 
 import argparse
@@ -118,7 +119,8 @@ def _write(
   counts = [0, 0]
   with shared.bar(store.num_tokens, "tokens") as progress:
     for batch in copying.document_batches(store):
-      mask = is_held_out(batch.ids, limit, seed)
+      halves = 2 if store.opened.pairs else 1
+      mask = is_held_out(batch.ids[::halves], limit, seed).repeat(halves)
       for side, (writer, selected) in enumerate(((rest, ~mask), (held, mask))):
         copying.append(writer, batch.select(selected))
         counts[side] += int(selected.sum())

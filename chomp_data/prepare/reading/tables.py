@@ -103,8 +103,8 @@ def numbered(
       values = [
         _values(rows_batch, key, key == options.text_key) for key in keys
       ]
-      if options.messages_key is not None:
-        chat_keys = (options.messages_key, *options.chat.keys)
+      if options.has_chats:
+        chat_keys = (*options.text_keys, *options.chat.keys)
         for key, rows in zip(keys, values, strict=True):
           if key in chat_keys:
             rows[:] = map(_without_nulls, rows)

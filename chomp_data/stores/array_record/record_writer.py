@@ -88,6 +88,11 @@ def write_files(
     prepared: How the store was made, JSON values.
     progress: As in `write`.
   """
+  if store.opened.pairs:
+    raise errors.StoreError(
+      f"{store.path} must hold documents to be written as ArrayRecord, which"
+      " has no place for preference pairs, got pairs. Keep it in zarr."
+    )
   if store.labels.has_runs or store.labels.has_weights:
     raise errors.StoreError(
       f"{store.path} must be without labels and weights to be written as"

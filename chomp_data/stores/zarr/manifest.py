@@ -117,6 +117,8 @@ class Manifest:
     prepared: How the store was made, as JSON values; not in `hash`.
     levels: Weights of the levels of tokens, where the store has labels.
     schema: One of `SCHEMAS`.
+    pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
+      answer of preference pair k.
   """
 
   num_documents: int
@@ -128,6 +130,7 @@ class Manifest:
   prepared: Mapping[str, Any]
   levels: tuple[float, ...] = ()
   schema: int = SCHEMA
+  pairs: bool = False
 
   @property
   def num_bytes(self) -> int:
@@ -195,6 +198,8 @@ def content_hash(manifest: Manifest) -> str:
   }
   if manifest.levels:
     identity["levels"] = list(manifest.levels)
+  if manifest.pairs:
+    identity["pairs"] = True
   return hashlib.sha256(canonical_json(identity)).hexdigest()
 
 
@@ -224,6 +229,8 @@ def serialize(manifest: Manifest) -> bytes:
     "prepared": dict(manifest.prepared),
     "hash": manifest.hash,
   }
+  if manifest.pairs:
+    values["pairs"] = True
   return canonical_json(values | {"digest": json_digest(values)})
 
 
@@ -330,6 +337,7 @@ def _decoded(values: dict[str, Any], path: str) -> Manifest:
     prepared=decode(dict[str, Any], get("prepared"), "prepared"),
     levels=decode(tuple[float, ...], get("levels", []), "levels"),
     schema=schema,
+    pairs=decode(bool, get("pairs", False), "pairs"),
   )
 
 
@@ -355,6 +363,8 @@ def _check(manifest: Manifest, values: dict[str, Any], data: bytes) -> None:
   _require_names("arrays", arrays, array_names(*has))
   if has[1] != are_levels(manifest.levels) or has[1] != bool(manifest.levels):
     raise ValueError(f"`levels` {manifest.levels}")
+  if manifest.pairs and manifest.num_documents % 2:
+    raise ValueError(f"`num_documents` {manifest.num_documents} of pairs")
   sizes = {"tokens": manifest.num_tokens}
   sizes |= dict.fromkeys(OFFSETS, manifest.num_documents + 1)
   sizes["document_weights"] = manifest.num_documents

@@ -73,6 +73,7 @@ class StoreWriter:
     staging=schema.path(),
     has_meta=schema.boolean(),
     has_weights=schema.boolean(),
+    pairs=schema.boolean(),
     **_WRITER_RULES,
   )
   def __init__(
@@ -87,6 +88,7 @@ class StoreWriter:
     has_meta: bool = False,
     levels: Sequence[float] | None = None,
     has_weights: bool = False,
+    pairs: bool = False,
   ):
     """Creates the staging directory.
 
@@ -101,6 +103,8 @@ class StoreWriter:
       levels: Weights of the levels of tokens, the first ones 0.0 and 1.0, or
         None where all tokens are trained on alike.
       has_weights: Whether documents have weights.
+      pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
+        answer of preference pair k.
 
     Raises:
       TypeError: If an argument is of a wrong type.
@@ -109,6 +113,7 @@ class StoreWriter:
     """
     _check_tokenizer(tokenizer_info, tokenizer_file)
     self._levels = _checked_levels(levels)
+    self._pairs = pairs
     self._staging = pathlib.Path(staging)
     self._tokenizer = tokenizer_info
     self._tokenizer_file = tokenizer_file
@@ -221,7 +226,15 @@ class StoreWriter:
 
     Returns:
       The manifest of the complete staging directory.
+
+    Raises:
+      StoreError: If the last document of a store of pairs has no other half.
     """
+    if self._pairs and self._documents.num_documents % 2:
+      raise errors.StoreError(
+        "`documents` must be an even number where they are preference pairs,"
+        f" got {self._documents.num_documents}. Give both halves of each pair."
+      )
     if self._levels:
       num_trained = np.asarray([self._documents.num_trained], np.int64)
       self._arrays["label_sums"].append(num_trained)
@@ -234,6 +247,7 @@ class StoreWriter:
       num_empty_skipped=num_empty_skipped,
       prepared=prepared or {},
       levels=self._levels,
+      pairs=self._pairs,
     )
 
   def _checked_labels(
@@ -281,6 +295,7 @@ def finish_store(
   num_empty_skipped: int,
   prepared: Mapping[str, Any],
   levels: tuple[float, ...],
+  pairs: bool = False,
 ) -> manifest_lib.Manifest:
   """Writes all that is not in shard files, the manifest last.
 
@@ -293,6 +308,7 @@ def finish_store(
     num_empty_skipped: The same.
     prepared: The same.
     levels: The same.
+    pairs: The same.
 
   Returns:
     The manifest, written last.
@@ -322,6 +338,7 @@ def finish_store(
     },
     prepared=prepared,
     levels=levels,
+    pairs=pairs,
   )
   for name, data in listed.items():
     directory.put(name, data)
@@ -338,6 +355,7 @@ def finish_store(
   prepared=schema.optional(schema.mapping()),
   label_levels=schema.optional(_LISTED),
   weights=schema.optional(_LISTED),
+  pairs=schema.boolean(),
 )
 def write_store(
   path: str | os.PathLike[str],
@@ -355,6 +373,7 @@ def write_store(
   levels: Sequence[float] | None = None,
   label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
   weights: Iterable[float] | None = None,
+  pairs: bool = False,
 ) -> zarr_store.ZarrStore:
   """Writes documents to a new store, published at the end or not at all.
 
@@ -374,6 +393,8 @@ def write_store(
       on) and 1.0, or None where all tokens are trained on alike.
     label_levels: With `levels`, of each document the levels of its tokens.
     weights: As many weights of documents, or None for none.
+    pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
+      answer of preference pair k.
 
   Returns:
     The store, opened.
@@ -400,6 +421,7 @@ def write_store(
       has_meta=meta is not None,
       levels=levels,
       has_weights=weights is not None,
+      pairs=pairs,
     ) as writer,
   ):
     _append_all(writer, documents, ids, meta, label_levels, weights)

@@ -61,6 +61,7 @@ class ZarrStore(base.Store):
       file_bytes=tokens.num_bytes,
       is_mapped=not arrays.is_remote and not is_compressed,
       is_remote=arrays.is_remote,
+      pairs=manifest.pairs,
       arrays=arrays,
     )
 

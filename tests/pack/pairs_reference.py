@@ -1,0 +1,776 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Packed preference pairs: a slow reference, from the definition only.
+
+The definition: document 2k is the chosen and 2k + 1 the rejected answer of
+pair k, each with its prompt; only what follows the prompt is trained on. A
+pair is packed as one unit that is never cut. The p-th pair of a row (from 0)
+has segments 2p + 1 (chosen) and 2p + 2 (rejected); `pair_mask` bool[B, P]
+marks the pairs that exist, at most P = pair_slots in a row. Pairs longer than
+a row are dropped and counted, or lose the start of their prompt, the same
+tokens on both sides. A tombstone for either half removes both. A loss is
+averaged over the pairs of the global batch.
+
+The packing (a list of rows, each a list of pair numbers) is an argument. DPO
+is not defined there; it is the usual one, with sums over answer tokens:
+
+    margin = beta ((log pi(chosen) - log ref(chosen))
+                   - (log pi(rejected) - log ref(rejected)))
+    loss = mean over pairs of -log sigmoid(margin)
+
+Open points of the definition, and what is done here:
+
+1. Where the halves lie: chosen, then at once rejected, then the next pair, from
+   column 0, filler only at the end of the row. The definition fixes only the
+   segments.
+2. Positions restart at 0 in each segment (`reset_positions=True`), or are
+   columns. Positions of padding are `pad_position` (None: the column).
+3. BOS and EOS added at read time (`bos_id`, `eos_id`) are part of each half and
+   count towards its length. BOS is never a label; EOS is one
+   (`train_on_eos`).
+4. An answer's first token is trained on where a token (prompt or BOS) stands
+   before it in its half, else not. An answer without tokens trains nothing
+   (except EOS).
+5. truncate_prompt removes the fewest tokens that make the pair fit: the excess
+   over S, halved, rounded up. One position may then stay empty. Added BOS is
+   kept, and so are the first `keep_first` tokens of the prompt (0; 1 for a BOS
+   in the store). At least `min_prompt` (0) of the other tokens stay. A pair
+   that does not fit then is dropped and counted.
+6. Both halves share one list of prompt tokens. Templates whose renderings of
+   the two prompts differ are not modelled.
+7. A removed pair (`removed_documents`): its tokens stay in place, it is trained
+   on nowhere, and its `pair_mask` is False (`removed="mask"`); with "pad" its
+   positions are padding (segment 0) and other pairs keep segments, columns and
+   slots. The definition only says that both halves are removed.
+8. A batch without any pair has loss 0 (the mean would be undefined).
+9. The log-probability of an answer is the sum over its tokens, not the mean.
+"""
+
+import numpy as np
+
+
+def half_lengths(pair, *, bos_id=None, eos_id=None):
+  """Tokens of the two halves, as placed.
+
+  Args:
+    pair: (prompt, chosen, rejected), three lists of ints.
+    bos_id, eos_id: int ids added at read time, or None.
+
+  Returns:
+    (chosen, rejected), two ints.
+  """
+  prompt, chosen, rejected = pair
+  extra = int(bos_id is not None) + int(eos_id is not None) + len(prompt)
+  return extra + len(chosen), extra + len(rejected)
+
+
+def fit_pairs(
+  pairs,
+  seq_len,
+  *,
+  long_pairs="drop",
+  bos_id=None,
+  eos_id=None,
+  keep_first=0,
+  min_prompt=0,
+):
+  """Drops or truncates pairs longer than a row.
+
+  Args:
+    pairs: list of (prompt, chosen, rejected), lists of ints.
+    seq_len: int S.
+    long_pairs: "drop" or "truncate_prompt".
+    bos_id, eos_id: int ids added at read time, or None.
+    keep_first, min_prompt: see note 5.
+
+  Returns:
+    dict: "pairs" (list as long as the input: the pair to be placed, or None if
+    it is dropped), "dropped" (list of pair numbers), "cut" (list of ints, one
+    a pair: prompt tokens that each half lost).
+  """
+  if long_pairs not in ("drop", "truncate_prompt"):
+    raise ValueError("long_pairs")
+  placed = []
+  dropped = []
+  cut = []
+  for number, pair in enumerate(pairs):
+    prompt, chosen, rejected = [list(part) for part in pair]
+    excess = sum(half_lengths(pair, bos_id=bos_id, eos_id=eos_id)) - seq_len
+    if excess <= 0:
+      placed.append((prompt, chosen, rejected))
+      cut.append(0)
+      continue
+    lost = (excess + 1) // 2
+    if long_pairs == "drop" or len(prompt) - keep_first - lost < min_prompt:
+      placed.append(None)
+      dropped.append(number)
+      cut.append(0)
+      continue
+    prompt = prompt[:keep_first] + prompt[keep_first + lost :]
+    placed.append((prompt, chosen, rejected))
+    cut.append(lost)
+  return {"pairs": placed, "dropped": dropped, "cut": cut}
+
+
+def half(prompt, answer, *, bos_id=None, eos_id=None, train_on_eos=True):
+  """One half: its tokens, and which of them are labels.
+
+  Returns:
+    (tokens, label): lists of n ints and n bools. label[0] is always False: no
+    token stands before it.
+  """
+  tokens = []
+  label = []
+  if bos_id is not None:
+    tokens.append(int(bos_id))
+    label.append(False)
+  for token in prompt:
+    tokens.append(int(token))
+    label.append(False)
+  for token in answer:
+    tokens.append(int(token))
+    label.append(True)
+  if eos_id is not None:
+    tokens.append(int(eos_id))
+    label.append(train_on_eos)
+  if label:
+    label[0] = False
+  return tokens, label
+
+
+def is_removed(number, removed_documents):
+  """True iff document 2 number or 2 number + 1 is among removed_documents."""
+  return 2 * number in removed_documents or 2 * number + 1 in removed_documents
+
+
+def pack_rows(
+  pairs,
+  packing,
+  seq_len,
+  pair_slots=64,
+  *,
+  pad_id=0,
+  pad_position=0,
+  bos_id=None,
+  eos_id=None,
+  train_on_eos=True,
+  reset_positions=True,
+  removed_documents=(),
+  removed="mask",
+):
+  """Places pairs in rows.
+
+  Args:
+    pairs: list of (prompt, chosen, rejected), lists of ints, or None (as
+      `fit_pairs` returns them).
+    packing: list of B rows, each a list of pair numbers, in order.
+    seq_len: int S.
+    pair_slots: int P.
+    pad_id: int, id of padding.
+    pad_position: int, position of padding, or None: its column.
+    bos_id, eos_id, train_on_eos: see note 3.
+    reset_positions: see note 2.
+    removed_documents: numbers of documents with a tombstone.
+    removed: "mask" or "pad", see note 7.
+
+  Returns:
+    dict of arrays: "tokens", "segment_ids", "positions" int32[B, S];
+    "loss_mask" bool[B, S] (True at i where the token at i + 1, of the same
+    half, is trained on); "pair_mask" bool[B, P]; "pair" int64[B, P] (number
+    of the pair, -1 = none; also where a pair is removed).
+  """
+  if removed not in ("mask", "pad"):
+    raise ValueError("removed")
+  rows = len(packing)
+  tokens = np.full((rows, seq_len), pad_id, np.int32)
+  segments = np.zeros((rows, seq_len), np.int32)
+  positions = np.zeros((rows, seq_len), np.int32)
+  for i in range(seq_len):
+    positions[:, i] = i if pad_position is None else pad_position
+  loss_mask = np.zeros((rows, seq_len), bool)
+  pair_mask = np.zeros((rows, pair_slots), bool)
+  pair_number = np.full((rows, pair_slots), -1, np.int64)
+  for row, numbers in enumerate(packing):
+    if len(numbers) > pair_slots:
+      raise ValueError(f"row {row} has more pairs than slots")
+    column = 0
+    for p, number in enumerate(numbers):
+      if pairs[number] is None:
+        raise ValueError(f"pair {number} is dropped")
+      prompt, chosen, rejected = pairs[number]
+      removed_pair = is_removed(number, removed_documents)
+      pair_mask[row, p] = not removed_pair
+      pair_number[row, p] = number
+      for side, answer in enumerate((chosen, rejected)):
+        ids, label = half(
+          prompt,
+          answer,
+          bos_id=bos_id,
+          eos_id=eos_id,
+          train_on_eos=train_on_eos,
+        )
+        if column + len(ids) > seq_len:
+          raise ValueError(f"row {row} is too long")
+        for k in range(len(ids)):
+          c = column + k
+          if removed_pair and removed == "pad":
+            continue
+          tokens[row, c] = ids[k]
+          segments[row, c] = 2 * p + 1 + side
+          positions[row, c] = k if reset_positions else c
+          if k + 1 < len(ids) and label[k + 1] and not removed_pair:
+            loss_mask[row, c] = True
+        column += len(ids)
+  return {
+    "tokens": tokens,
+    "segment_ids": segments,
+    "positions": positions,
+    "loss_mask": loss_mask,
+    "pair_mask": pair_mask,
+    "pair": pair_number,
+  }
+
+
+def pad_pairs(
+  pairs,
+  numbers,
+  length=None,
+  *,
+  pad_id=0,
+  bos_id=None,
+  eos_id=None,
+  train_on_eos=True,
+):
+  """The usual batch of padded pairs: one half a row.
+
+  Args:
+    pairs: as in `pack_rows`.
+    numbers: list of N pair numbers.
+    length: int L, or None: the longest half.
+    pad_id, bos_id, eos_id, train_on_eos: as in `pack_rows`.
+
+  Returns:
+    dict of arrays, [N, 2, L] with chosen at 0 and rejected at 1: "tokens",
+    "segment_ids" (1, 0 = padding), "positions" int32; "loss_mask" bool.
+  """
+  halves = []
+  for number in numbers:
+    prompt, chosen, rejected = pairs[number]
+    halves.append(
+      [
+        half(
+          prompt,
+          answer,
+          bos_id=bos_id,
+          eos_id=eos_id,
+          train_on_eos=train_on_eos,
+        )
+        for answer in (chosen, rejected)
+      ]
+    )
+  if length is None:
+    length = max([1] + [len(ids) for two in halves for ids, _ in two])
+  shape = (len(numbers), 2, length)
+  tokens = np.full(shape, pad_id, np.int32)
+  segments = np.zeros(shape, np.int32)
+  positions = np.zeros(shape, np.int32)
+  loss_mask = np.zeros(shape, bool)
+  for n, two in enumerate(halves):
+    for side, (ids, label) in enumerate(two):
+      for k in range(len(ids)):
+        tokens[n, side, k] = ids[k]
+        segments[n, side, k] = 1
+        positions[n, side, k] = k
+        if k + 1 < len(ids):
+          loss_mask[n, side, k] = label[k + 1]
+  return {
+    "tokens": tokens,
+    "segment_ids": segments,
+    "positions": positions,
+    "loss_mask": loss_mask,
+  }
+
+
+def check_packing(
+  pairs, packing, seq_len, pair_slots=64, *, bos_id=None, eos_id=None
+):
+  """Raises ValueError unless the packing of one epoch is valid.
+
+  Every pair that is not None occurs exactly once, the others never; no row
+  holds more than seq_len tokens or pair_slots pairs.
+  """
+  seen = {}
+  for row, numbers in enumerate(packing):
+    if len(numbers) > pair_slots:
+      raise ValueError(f"row {row} has more pairs than slots")
+    held = 0
+    for number in numbers:
+      seen[number] = seen.get(number, 0) + 1
+      if pairs[number] is None:
+        raise ValueError(f"pair {number} is dropped")
+      held += sum(half_lengths(pairs[number], bos_id=bos_id, eos_id=eos_id))
+    if held > seq_len:
+      raise ValueError(f"row {row} is too long")
+  for number, pair in enumerate(pairs):
+    if pair is not None and seen.get(number, 0) != 1:
+      raise ValueError(f"pair {number} occurs {seen.get(number, 0)} times")
+
+
+def padding_fraction(pairs, packing, seq_len, *, bos_id=None, eos_id=None):
+  """Share of the positions of these rows that hold no token (float)."""
+  held = 0
+  for numbers in packing:
+    for number in numbers:
+      held += sum(half_lengths(pairs[number], bos_id=bos_id, eos_id=eos_id))
+  return 1 - held / (len(packing) * seq_len)
+
+
+def token_log_probs(logits, tokens):
+  """log p(token at i + 1) by the logits at i.
+
+  Args:
+    logits: float64[..., S, V].
+    tokens: int[..., S].
+
+  Returns:
+    float64[..., S]; 0 in the last column, which has no next token here.
+  """
+  logits = np.asarray(logits, np.float64)
+  tokens = np.asarray(tokens)
+  answer = np.zeros(tokens.shape, np.float64)
+  for index in np.ndindex(tokens.shape):
+    if index[-1] + 1 == tokens.shape[-1]:
+      continue
+    line = logits[index]
+    top = line.max()
+    following = tokens[(*index[:-1], index[-1] + 1)]
+    answer[index] = line[following] - top - np.log(np.exp(line - top).sum())
+  return answer
+
+
+def logits_gradient(logits, tokens, gradient):
+  """Gradient by the logits, from the gradient by `token_log_probs`.
+
+  Args:
+    logits: float64[..., S, V].
+    tokens: int[..., S].
+    gradient: float64[..., S].
+
+  Returns:
+    float64[..., S, V].
+  """
+  logits = np.asarray(logits, np.float64)
+  tokens = np.asarray(tokens)
+  answer = np.zeros(logits.shape, np.float64)
+  for index in np.ndindex(tokens.shape):
+    if index[-1] + 1 == tokens.shape[-1]:
+      continue
+    line = np.exp(logits[index] - logits[index].max())
+    answer[index] = -gradient[index] * line / line.sum()
+    following = tokens[(*index[:-1], index[-1] + 1)]
+    answer[index][following] += gradient[index]
+  return answer
+
+
+def segment_sums(values, loss_mask, segment_ids, pair_slots):
+  """Sums over the trained positions of each half.
+
+  Args:
+    values: float64[B, S].
+    loss_mask: bool[B, S].
+    segment_ids: int[B, S]; 2p + 1 and 2p + 2 are the halves of slot p.
+    pair_slots: int P.
+
+  Returns:
+    float64[B, P, 2], chosen at 0 and rejected at 1.
+  """
+  values = np.asarray(values, np.float64)
+  rows, columns = values.shape
+  sums = np.zeros((rows, 2 * pair_slots), np.float64)
+  for row in range(rows):
+    for i in range(columns):
+      if loss_mask[row, i]:
+        sums[row, int(segment_ids[row, i]) - 1] += values[row, i]
+  return sums.reshape(rows, pair_slots, 2)
+
+
+def log_sigmoid(x):
+  """log(1 / (1 + exp(-x))) of a float, without overflow."""
+  if x >= 0:
+    return -np.log1p(np.exp(-x))
+  return x - np.log1p(np.exp(x))
+
+
+def sigmoid(x):
+  """1 / (1 + exp(-x)) of a float, without overflow."""
+  if x >= 0:
+    return 1 / (1 + np.exp(-x))
+  return np.exp(x) / (1 + np.exp(x))
+
+
+def dpo_packed(log_probs, reference, loss_mask, segment_ids, pair_mask, beta):
+  """DPO loss of packed rows (one global batch), by segment sums.
+
+  Args:
+    log_probs: float64[B, S], of the policy; at i: that of the token at i + 1.
+    reference: float64[B, S] likewise, or float64[B, P, 2]: sums over the
+      answers, one a half (from columns per document).
+    loss_mask: bool[B, S].
+    segment_ids: int[B, S].
+    pair_mask: bool[B, P].
+    beta: float.
+
+  Returns:
+    dict: "loss" (float), "losses" float64[B, P] (0 where there is no pair),
+    "margins" float64[B, P] (likewise), "gradient" float64[B, S] (of the loss,
+    by log_probs).
+  """
+  pair_mask = np.asarray(pair_mask)
+  rows, slots = pair_mask.shape
+  policy = segment_sums(log_probs, loss_mask, segment_ids, slots)
+  reference = np.asarray(reference, np.float64)
+  if reference.ndim == 2:
+    reference = segment_sums(reference, loss_mask, segment_ids, slots)
+  pairs = int(pair_mask.sum())
+  losses = np.zeros((rows, slots), np.float64)
+  margins = np.zeros((rows, slots), np.float64)
+  gradient = np.zeros(np.shape(log_probs), np.float64)
+  for row in range(rows):
+    for p in range(slots):
+      if not pair_mask[row, p]:
+        continue
+      ratio = policy[row, p] - reference[row, p]
+      margins[row, p] = beta * (ratio[0] - ratio[1])
+      losses[row, p] = -log_sigmoid(margins[row, p])
+      slope = -beta * sigmoid(-margins[row, p]) / pairs
+      for i in range(gradient.shape[1]):
+        if loss_mask[row, i] and segment_ids[row, i] == 2 * p + 1:
+          gradient[row, i] = slope
+        if loss_mask[row, i] and segment_ids[row, i] == 2 * p + 2:
+          gradient[row, i] = -slope
+  loss = losses.sum() / pairs if pairs else 0.0
+  return {
+    "loss": float(loss),
+    "losses": losses,
+    "margins": margins,
+    "gradient": gradient,
+  }
+
+
+def dpo_padded(log_probs, reference, loss_mask, beta):
+  """DPO loss of padded pairs.
+
+  Args:
+    log_probs: float64[N, 2, L], of the policy, chosen at 0 and rejected at 1;
+      at i: that of the token at i + 1.
+    reference: float64[N, 2, L] likewise, or float64[N, 2]: sums over answers.
+    loss_mask: bool[N, 2, L].
+    beta: float.
+
+  Returns:
+    dict: "loss" (float), "losses", "margins" float64[N], "gradient"
+    float64[N, 2, L] (of the loss, by log_probs).
+  """
+  log_probs = np.asarray(log_probs, np.float64)
+  reference = np.asarray(reference, np.float64)
+  pairs, _, length = log_probs.shape
+  losses = np.zeros(pairs, np.float64)
+  margins = np.zeros(pairs, np.float64)
+  gradient = np.zeros(log_probs.shape, np.float64)
+  for n in range(pairs):
+    ratio = [0.0, 0.0]
+    for side in range(2):
+      for i in range(length):
+        if loss_mask[n, side, i]:
+          ratio[side] += log_probs[n, side, i]
+          if reference.ndim == 3:
+            ratio[side] -= reference[n, side, i]
+      if reference.ndim == 2:
+        ratio[side] -= reference[n, side]
+    margins[n] = beta * (ratio[0] - ratio[1])
+    losses[n] = -log_sigmoid(margins[n])
+    slope = -beta * sigmoid(-margins[n]) / pairs
+    for i in range(length):
+      if loss_mask[n, 0, i]:
+        gradient[n, 0, i] = slope
+      if loss_mask[n, 1, i]:
+        gradient[n, 1, i] = -slope
+  loss = losses.sum() / pairs if pairs else 0.0
+  return {
+    "loss": float(loss),
+    "losses": losses,
+    "margins": margins,
+    "gradient": gradient,
+  }
+
+
+def toy_features(embedding, place, tokens, segment_ids, positions):
+  """A small causal model: the mean of what a position may attend to.
+
+  Position i attends to the positions up to i of its own segment.
+
+  Args:
+    embedding: float64[V, H].
+    place: float64[positions, H].
+    tokens, segment_ids, positions: int[R, S].
+
+  Returns:
+    float64[R, S, H]; 0 in segment 0. Times float64[H, V], these are logits.
+  """
+  rows, columns = tokens.shape
+  features = np.zeros((rows, columns, embedding.shape[1]), np.float64)
+  for row in range(rows):
+    for i in range(columns):
+      if segment_ids[row, i] == 0:
+        continue
+      seen = [
+        j for j in range(i + 1) if segment_ids[row, j] == segment_ids[row, i]
+      ]
+      for j in seen:
+        features[row, i] += (
+          embedding[tokens[row, j]] + place[positions[row, j]]
+        ) / len(seen)
+  return features
+
+
+def toy_gradients(
+  embedding, weights, features, tokens, segment_ids, log_prob_gradient
+):
+  """Gradients of the toy model with logits = features @ weights.
+
+  Args:
+    embedding: float64[V, H].
+    weights: float64[H, V].
+    features: float64[R, S, H], from `toy_features`.
+    tokens, segment_ids: int[R, S].
+    log_prob_gradient: float64[R, S], by `token_log_probs`.
+
+  Returns:
+    (by embedding float64[V, H], by weights float64[H, V], by the input at each
+    position float64[R, S, H]).
+  """
+  rows, columns = tokens.shape
+  by_logits = logits_gradient(features @ weights, tokens, log_prob_gradient)
+  by_weights = np.zeros(weights.shape, np.float64)
+  by_input = np.zeros(features.shape, np.float64)
+  by_embedding = np.zeros(embedding.shape, np.float64)
+  for row in range(rows):
+    for i in range(columns):
+      if segment_ids[row, i] == 0:
+        continue
+      by_weights += np.outer(features[row, i], by_logits[row, i])
+      seen = [
+        j for j in range(i + 1) if segment_ids[row, j] == segment_ids[row, i]
+      ]
+      for j in seen:
+        by_input[row, j] += weights @ by_logits[row, i] / len(seen)
+    for j in range(columns):
+      by_embedding[tokens[row, j]] += by_input[row, j]
+  return by_embedding, by_weights, by_input
+
+
+def check():
+  """Checks the reference by hand-made cases, and by differences."""
+  two = [([7, 8], [1, 2], [3]), ([], [4], [5, 6])]
+  rows = pack_rows(two, [[0, 1]], 15, 3, eos_id=9)
+  assert rows["tokens"][0].tolist() == [
+    7,
+    8,
+    1,
+    2,
+    9,
+    7,
+    8,
+    3,
+    9,
+    4,
+    9,
+    5,
+    6,
+    9,
+    0,
+  ]
+  assert rows["segment_ids"][0].tolist() == [1] * 5 + [2] * 4 + [3] * 2 + [
+    4
+  ] * 3 + [0]
+  assert rows["positions"][0].tolist() == [
+    0,
+    1,
+    2,
+    3,
+    4,
+    0,
+    1,
+    2,
+    3,
+    0,
+    1,
+    0,
+    1,
+    2,
+    0,
+  ]
+  assert rows["loss_mask"][0].astype(int).tolist() == [
+    0,
+    1,
+    1,
+    1,
+    0,
+    0,
+    1,
+    1,
+    0,
+    1,
+    0,
+    1,
+    1,
+    0,
+    0,
+  ]
+  assert rows["pair_mask"][0].tolist() == [True, True, False]
+  masked = pack_rows(two, [[0, 1]], 15, 3, eos_id=9, removed_documents=[1])
+  assert masked["loss_mask"][0].nonzero()[0].tolist() == [9, 11, 12]
+  assert masked["pair_mask"][0].tolist() == [False, True, False]
+  masked = pack_rows(
+    two, [[0, 1]], 15, 3, eos_id=9, removed_documents=[1], removed="pad"
+  )
+  assert masked["segment_ids"][0].tolist() == [0] * 9 + [3] * 2 + [4] * 3 + [0]
+
+  long = [([1, 2, 3, 4], [5], [6, 7])]  # 5 + 6 tokens.
+  assert fit_pairs(long, 11)["dropped"] == []
+  assert fit_pairs(long, 10)["dropped"] == [0]
+  cut = fit_pairs(long, 8, long_pairs="truncate_prompt")
+  assert cut["pairs"] == [([3, 4], [5], [6, 7])]
+  assert cut["cut"] == [2]
+  cut = fit_pairs(long, 8, long_pairs="truncate_prompt", keep_first=1)
+  assert cut["pairs"] == [([1, 4], [5], [6, 7])]
+  cut = fit_pairs(long, 2, long_pairs="truncate_prompt")
+  assert cut["pairs"] == [None]
+  assert cut["dropped"] == [0]
+
+  rng = np.random.default_rng(0)
+  vocab, width, size, beta = 11, 5, 48, 0.3
+
+  def draw(low, high):
+    return rng.integers(1, vocab, rng.integers(low, high)).tolist()
+
+  pairs = [(draw(0, 8), draw(1, 9), draw(1, 9)) for _ in range(10)]
+  pairs.append((draw(90, 91), draw(1, 9), draw(1, 9)))
+  fit = fit_pairs(pairs, size, eos_id=0)
+  assert fit["dropped"] == [10]
+  pairs = fit["pairs"]
+  packing = []
+  for number in rng.permutation(10).tolist():
+    for numbers in packing:  # First fit.
+      held = sum(sum(half_lengths(pairs[n], eos_id=0)) for n in numbers)
+      if (
+        held + sum(half_lengths(pairs[number], eos_id=0)) <= size
+        and len(numbers) < 4
+      ):
+        numbers.append(number)
+        break
+    else:
+      packing.append([number])
+  check_packing(pairs, packing, size, 4, eos_id=0)
+  together = [number for numbers in packing for number in numbers]
+  for bad in (packing[1:], [*packing, [0]], [together]):
+    try:
+      check_packing(pairs, bad, size, 4, eos_id=0)
+    except ValueError:
+      continue
+    raise AssertionError("a bad packing passed")
+
+  packed = pack_rows(pairs, packing, size, 4, eos_id=0)
+  flat = [number for numbers in packing for number in numbers]
+  padded = pad_pairs(pairs, flat, eos_id=0)
+  real = int((packed["segment_ids"] > 0).sum())
+  assert np.isclose(
+    padding_fraction(pairs, packing, size, eos_id=0),
+    1 - real / packed["segment_ids"].size,
+  )
+  flat_padded = {
+    name: array.reshape(-1, array.shape[-1]) for name, array in padded.items()
+  }
+
+  place = rng.normal(size=(size, width))
+  models = [
+    (rng.normal(size=(vocab, width)), rng.normal(size=(width, vocab)))
+    for _ in range(2)
+  ]  # Policy and reference.
+
+  def run(batch, model):
+    features = toy_features(
+      model[0], place, batch["tokens"], batch["segment_ids"], batch["positions"]
+    )
+    return features, token_log_probs(features @ model[1], batch["tokens"])
+
+  features, log_probs = run(packed, models[0])
+  reference = run(packed, models[1])[1]
+  masks = (packed["loss_mask"], packed["segment_ids"], packed["pair_mask"])
+  one = dpo_packed(log_probs, reference, *masks, beta)
+  wide, wide_probs = run(flat_padded, models[0])
+  shape = padded["tokens"].shape
+  wide_reference = run(flat_padded, models[1])[1].reshape(shape)
+  two = dpo_padded(
+    wide_probs.reshape(shape), wide_reference, padded["loss_mask"], beta
+  )
+  assert abs(one["loss"] - two["loss"]) < 1e-12
+  np.testing.assert_allclose(
+    one["losses"][packed["pair_mask"]], two["losses"], rtol=0, atol=1e-12
+  )
+  # Reference sums from columns per document.
+  sums = segment_sums(reference, masks[0], masks[1], 4)
+  assert (
+    abs(dpo_packed(log_probs, sums, *masks, beta)["loss"] - one["loss"]) < 1e-12
+  )
+
+  grads = toy_gradients(
+    *models[0],
+    features,
+    packed["tokens"],
+    packed["segment_ids"],
+    one["gradient"],
+  )
+  wide_grads = toy_gradients(
+    *models[0],
+    wide,
+    flat_padded["tokens"],
+    flat_padded["segment_ids"],
+    two["gradient"].reshape(-1, shape[-1]),
+  )
+  for a, b in zip(grads[:2], wide_grads[:2], strict=True):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+  # The gradients, by differences.
+  for _ in range(3):
+    spot = tuple(rng.integers(0, n) for n in models[0][1].shape)
+    values = []
+    for step in (1e-5, -1e-5):
+      moved = models[0][1].copy()
+      moved[spot] += step
+      values.append(
+        dpo_packed(
+          run(packed, (models[0][0], moved))[1], reference, *masks, beta
+        )["loss"]
+      )
+    assert abs((values[0] - values[1]) / 2e-5 - grads[1][spot]) < 1e-8
+
+  # The gradient of one pair reaches only the tokens of this pair.
+  for row, numbers in enumerate(packing):
+    for p in range(len(numbers)):
+      only = np.zeros_like(packed["pair_mask"])
+      only[row, p] = True
+      alone = dpo_packed(log_probs, reference, masks[0], masks[1], only, beta)
+      by_input = toy_gradients(
+        *models[0],
+        features,
+        packed["tokens"],
+        packed["segment_ids"],
+        alone["gradient"],
+      )[2]
+      of_pair = np.zeros(packed["segment_ids"].shape, bool)
+      of_pair[row] = (packed["segment_ids"][row] == 2 * p + 1) | (
+        packed["segment_ids"][row] == 2 * p + 2
+      )
+      assert not by_input[~of_pair].any()
+      assert by_input[of_pair].any()

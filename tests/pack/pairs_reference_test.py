@@ -1,0 +1,309 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of pairs, their loss and its gradient are those of a slow reference.
+
+The reference was written from the definition by somebody who had not seen the
+package (`pairs_reference`). The loss is that of `examples/dpo.py`, in float64.
+"""
+
+import json
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+from tests.pack import pairs_reference
+
+example = in_process.imported("examples.dpo")
+
+BOS, EOS, VOCAB = 2, 1, 61
+BETA = 0.3
+
+
+def drawn(seed, count):
+  """Returns pairs of (prompt, chosen, rejected) tokens, some of them long."""
+  rng = np.random.default_rng(seed)
+
+  def tokens(most, least=1):
+    return rng.integers(3, VOCAB, rng.integers(least, most)).tolist()
+
+  pairs = [(tokens(12, 0), tokens(14), tokens(14)) for _ in range(count)]
+  pairs[1::9] = [(tokens(30, 12), *two) for _, *two in pairs[1::9]]
+  # One that no cut of its prompt makes fit.
+  pairs[5] = tokens(3), tokens(40, 30), tokens(40, 30)
+  return pairs
+
+
+def write(path, pairs):
+  halves = [
+    (prompt, answer) for prompt, *answers in pairs for answer in answers
+  ]
+  return testing_stores.make_store(
+    path,
+    [[*prompt, *answer] for prompt, answer in halves],
+    levels=(0.0, 1.0),
+    label_levels=[
+      [0] * len(prompt) + [1] * len(answer) for prompt, answer in halves
+    ],
+    vocab_size=VOCAB,
+    bos_id=BOS,
+    pairs=True,
+    chunk=64,
+  )
+
+
+def build(store, run=None, **rows):
+  return chomp_data.build(
+    {
+      "seed": 4,
+      "seq_len": 48,
+      "global_batch_size": 5,
+      "epochs": 2,
+      "remainder": "pad",
+      **(run or {}),
+      "sources": {
+        "text": {
+          "store": store.path,
+          "rows": {"kind": "bin", "packing_buffer_docs": 32, **rows},
+          "shuffle": {"kind": "block"},
+        }
+      },
+    }
+  )
+
+
+def packing_of(spans):
+  """Returns the numbers of the pairs of each row, in order."""
+  rows = [[] for _ in range(spans.num_rows)]
+  for row, document in zip(
+    spans.row.tolist(), spans.document.tolist(), strict=True
+  ):
+    if document % 2 == 0:
+      rows[row].append(document // 2)
+  return rows
+
+
+def test_the_reference_agrees_with_itself():
+  pairs_reference.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+  "rows",
+  [
+    {},
+    {"add_eos": True, "pair_slots": 2},
+    {"add_bos": True, "long_pairs": "truncate_prompt"},
+    {
+      "add_bos": True,
+      "add_eos": True,
+      "long_pairs": "truncate_prompt",
+      "shuffle_documents": "full",
+    },
+    {"shuffle_documents": "block", "reset_positions": False},
+  ],
+  ids=lambda rows: ",".join(rows) or "plain",
+)
+def test_batches_are_those_of_the_reference(tmp_path, rows, seed):
+  pairs = drawn(seed, 120)
+  store = write(tmp_path / "store", pairs)
+  removed = [7, 30, 31, 120] if seed else []
+  file = tmp_path / "removed.jsonl"
+  file.write_text(
+    "".join(
+      f"{json.dumps({'source': 'text', 'document': document})}\n"
+      for document in removed
+    )
+  )
+  pipe = build(store, {"tombstones": ((0, str(file)),)}, **rows)
+  added = {
+    "bos_id": BOS if rows.get("add_bos") else None,
+    "eos_id": EOS if rows.get("add_eos") else None,
+  }
+  fit = pairs_reference.fit_pairs(
+    pairs,
+    48,
+    long_pairs=rows.get("long_pairs", "drop"),
+    min_prompt=1,
+    **added,
+  )
+  report = pipe.sources["text"].report()
+  assert report.dropped == len(fit["dropped"]) > 0
+  assert report.lost == sum(2 * lost for lost in fit["cut"]) + sum(
+    sum(pairs_reference.half_lengths(pairs[k], **added)) for k in fit["dropped"]
+  )
+  slots = rows.get("pair_slots", 64)
+  epoch = []
+  for step in range(pipe.num_steps):
+    spans, batch = pipe.plan(step), pipe.batch(step)
+    packing = packing_of(spans)
+    epoch += packing
+    wanted = pairs_reference.pack_rows(
+      fit["pairs"],
+      packing,
+      48,
+      slots,
+      pad_position=None,
+      reset_positions=rows.get("reset_positions", True),
+      removed_documents=removed,
+      removed="pad",
+      **added,
+    )
+    for name in ("tokens", "segment_ids", "loss_mask", "pair_mask"):
+      np.testing.assert_array_equal(batch[name], wanted[name], name)
+    real = wanted["segment_ids"] > 0
+    np.testing.assert_array_equal(
+      batch["positions"][real], wanted["positions"][real]
+    )
+  source = pipe.sources["text"]
+  for number in range(2):
+    first = source.epochs.start(number)
+    rows_of_epoch = np.arange(first, source.epochs.start(number + 1))
+    pairs_reference.check_packing(
+      fit["pairs"],
+      packing_of(source.plan(rows_of_epoch)),
+      48,
+      slots,
+      **added,
+    )
+
+
+@pytest.fixture
+def x64():
+  jax.config.update("jax_enable_x64", True)
+  yield
+  jax.config.update("jax_enable_x64", False)
+
+
+def float64(model):
+  """Returns a model whose parameters are float64."""
+  graph, state = nnx.split(model)
+  wide = jax.tree.map(
+    lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, state
+  )
+  return nnx.merge(graph, wide)
+
+
+def padded(batch_pairs):
+  """Returns a batch of padded halves, with the fields that a loss takes."""
+  pad = pairs_reference.pad_pairs(batch_pairs, range(len(batch_pairs)))
+  count, _, length = pad["tokens"].shape
+  flat = {name: value.reshape(2 * count, length) for name, value in pad.items()}
+  return flat
+
+
+def padded_log_probs(logits, batch):
+  """Returns [N, 2], sums over the answers of padded halves."""
+  return example.token_log_probs(logits, batch).sum(axis=1).reshape(-1, 2)
+
+
+def test_loss_and_gradient_are_those_of_padded_pairs(tmp_path, x64):
+  """Of a transformer, over all batches of an epoch, in float64."""
+  pairs = drawn(5, 60)
+  pipe = build(
+    write(tmp_path / "store", pairs), {"epochs": 1}, long_pairs="drop"
+  )
+  model, reference = (
+    float64(example.Model(VOCAB, 48, nnx.Rngs(seed), width=16))
+    for seed in range(2)
+  )
+  compared = 0
+  for step in range(pipe.num_steps):
+    batch = pipe.batch(step)
+    numbers = [k for row in packing_of(pipe.plan(step)) for k in row]
+    wide = padded([pairs[k] for k in numbers])
+
+    def packed_loss(model, batch=batch):
+      after, before = (
+        example.answer_log_probs(example.logits_of(one, batch), batch)
+        for one in (model, reference)
+      )
+      return example.dpo_loss(after, before, batch["pair_mask"], BETA)[0]
+
+    def padded_loss(model, wide=wide):
+      after, before = (
+        padded_log_probs(example.logits_of(one, wide), wide)
+        for one in (model, reference)
+      )
+      margins = BETA * ((after - before) @ jnp.asarray([1.0, -1.0]))
+      return -jax.nn.log_sigmoid(margins).mean()
+
+    one, gradient = nnx.value_and_grad(packed_loss)(model)
+    other, wanted = nnx.value_and_grad(padded_loss)(model)
+    assert one.dtype == jnp.float64
+    assert abs(one - other) < 1e-12
+    differences = jax.tree.map(
+      lambda a, b: float(jnp.abs(a - b).max()), gradient, wanted
+    )
+    assert max(jax.tree.leaves(differences)) < 1e-12
+    assert max(float(jnp.abs(x).max()) for x in jax.tree.leaves(wanted)) > 1e-4
+    compared += len(numbers)
+  assert compared > 40
+
+
+def test_the_loss_of_the_example_is_that_of_the_reference(tmp_path, x64):
+  pairs = drawn(6, 60)
+  pipe = build(write(tmp_path / "store", pairs), {"epochs": 1})
+  rng = np.random.default_rng(0)
+  for step in range(pipe.num_steps):
+    batch = pipe.batch(step)
+    logits = rng.normal(size=(*batch["tokens"].shape, VOCAB))
+    reference = rng.normal(size=(*batch["pair_mask"].shape, 2))
+
+    def loss_of(logits, batch=batch, reference=reference):
+      after = example.answer_log_probs(logits, batch)
+      return example.dpo_loss(after, reference, batch["pair_mask"], BETA)[0]
+
+    log_probs = pairs_reference.token_log_probs(logits, batch["tokens"])
+    wanted = pairs_reference.dpo_packed(
+      log_probs,
+      reference,
+      batch["loss_mask"],
+      batch["segment_ids"],
+      batch["pair_mask"],
+      BETA,
+    )
+    loss, gradient = jax.value_and_grad(loss_of)(jnp.asarray(logits))
+    assert abs(loss - wanted["loss"]) < 1e-12
+    np.testing.assert_allclose(
+      gradient,
+      pairs_reference.logits_gradient(
+        logits, batch["tokens"], wanted["gradient"]
+      ),
+      rtol=0,
+      atol=1e-12,
+    )
+
+
+def test_the_gradient_of_a_pair_reaches_its_own_tokens_only(tmp_path, x64):
+  pairs = drawn(7, 40)
+  pipe = build(write(tmp_path / "store", pairs), {"epochs": 1})
+  batch = pipe.batch(0)
+  model = float64(example.Model(VOCAB, 48, nnx.Rngs(0), width=16))
+
+  def margins_of(shift):
+    same = batch["segment_ids"][:, :, None] == batch["segment_ids"][:, None]
+    mask = jnp.tril(same)[:, None]
+    x = model.tokens(batch["tokens"]) + model.positions(batch["positions"])
+    x = x + shift
+    for block in model.blocks:
+      x = block(x, mask)
+    before = jnp.zeros((*batch["pair_mask"].shape, 2))
+    after = example.answer_log_probs(model.head(x), batch)
+    return example.dpo_loss(after, before, batch["pair_mask"], BETA)[1]
+
+  shift = jnp.zeros((*batch["tokens"].shape, 16))
+  margins, pull_back = jax.vjp(margins_of, shift)
+  for row, slot in np.argwhere(batch["pair_mask"]).tolist():
+    one = jnp.zeros_like(margins).at[row, slot].set(1)
+    reached = np.asarray(jnp.abs(pull_back(one)[0]).max(axis=-1) > 0)
+    inside = np.zeros_like(reached)
+    segments = batch["segment_ids"][row]
+    inside[row] = np.isin(segments, (2 * slot + 1, 2 * slot + 2))
+    assert not reached[~inside].any()
+    assert reached[inside].sum() >= inside.sum() - 4

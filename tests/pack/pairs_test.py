@@ -1,0 +1,326 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Preference pairs in packed rows: what a row holds, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.pack import bins
+from chomp_data.pack import packing_options
+from chomp_data.testing import stores as testing_stores
+
+SEQ_LEN = 16
+
+
+def write(path, pairs, **options):
+  """Writes pairs, each (prompt tokens, chosen, rejected) as lengths."""
+  documents, levels, token = [], [], 3
+  for prompt, *answers in pairs:
+    shared = np.arange(token, token + prompt)
+    token += prompt
+    for size in answers:
+      documents.append(np.append(shared, np.arange(token, token + size)))
+      levels.append(np.arange(prompt + size) >= prompt)
+      token += size
+  return testing_stores.make_store(
+    path,
+    documents,
+    vocab_size=2**16,
+    levels=(0.0, 1.0),
+    label_levels=levels,
+    pairs=True,
+    bos_id=2,
+    **options,
+  )
+
+
+# A pair as long as a row: a store has at least the tokens of one.
+WHOLE = (0, 8, 8)
+
+
+def build(store, run=None, **rows):
+  """Builds a run of one row a step over pairs."""
+  return chomp_data.build(
+    {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": 1,
+      "epochs": 1,
+      "document_id": True,
+      **(run or {}),
+      "sources": {
+        "text": {
+          "store": store if isinstance(store, tuple) else store.path,
+          "rows": {"kind": "bin", "shuffle_rows": False, **rows},
+        }
+      },
+    }
+  )
+
+
+def test_the_halves_of_a_pair_are_segments_2p_plus_1_and_2p_plus_2(tmp_path):
+  store = write(tmp_path / "s", [(2, 3, 2), (1, 2, 1), WHOLE])
+  pipe = build(store, pair_slots=3)
+  batch = pipe.batch(1)
+  assert pipe.num_steps == 2
+  assert {
+    name: batch[name][0].tolist() for name in ("tokens", "segment_ids")
+  } == {
+    "tokens": [3, 4, 5, 6, 7, 3, 4, 8, 9, 10, 11, 12, 10, 13, 0, 0],
+    "segment_ids": [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 0, 0],
+  }
+  assert batch["positions"][0, :14].tolist() == [
+    0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1, 2, 0, 1,
+  ]  # fmt: skip
+  assert batch["loss_mask"][0].astype(int).tolist() == [
+    0, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 0, 0, 0,
+  ]  # fmt: skip
+  assert batch["pair_mask"].tolist() == [[True, True, False]]
+  assert batch["document_id"][0, :5].tolist() == [0, 1, 2, 3, -1]
+
+
+def test_bos_and_eos_are_added_to_both_halves(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 1), (1, 5, 4)])
+  batch = build(store, add_bos=True, add_eos=True).batch(1)
+  assert batch["tokens"][0, :10].tolist() == [2, 3, 4, 5, 1, 2, 3, 6, 1, 0]
+  assert batch["loss_mask"][0, :10].astype(int).tolist() == [
+    0, 1, 1, 1, 0, 0, 1, 1, 0, 0,
+  ]  # fmt: skip
+
+
+def test_rows_have_no_more_pairs_than_slots(tmp_path):
+  store = write(tmp_path / "s", [(0, 1, 1)] * 20)
+  pipe = build(store, pair_slots=3)
+  counts = [int(pipe.batch(i)["pair_mask"].sum()) for i in range(7)]
+  assert pipe.num_steps == 7
+  assert counts == [3, 3, 3, 3, 3, 3, 2]
+  pipe = build(store, pair_slots=3, packing_max_docs_per_bin=2)
+  assert pipe.num_steps == 10
+  assert pipe.batch(0)["pair_mask"].tolist() == [[True, True, False]]
+  assert pipe.batch(0)["document_id"].shape == (1, 4)
+
+
+LONG = [(4, 6, 7), (0, 1, 1), (5, 6, 6), (3, 9, 5), (2, 5, 3), (0, 8, 9), WHOLE]
+
+
+@pytest.mark.parametrize(
+  ("policy", "spans"),
+  [
+    (
+      "drop",
+      {
+        2: (0, 1), 3: (0, 1), 8: (0, 7), 9: (0, 5), 12: (0, 8), 13: (0, 8),
+      },
+    ),
+    # 21 tokens lose 3 of each prompt; 22 lose 3; 20 lose 2; 17 have no prompt.
+    (
+      "truncate_prompt",
+      {
+        0: (3, 7), 1: (3, 8), 2: (0, 1), 3: (0, 1), 4: (3, 8), 5: (3, 8),
+        6: (2, 10), 7: (2, 6), 8: (0, 7), 9: (0, 5), 12: (0, 8), 13: (0, 8),
+      },
+    ),
+  ],
+)  # fmt: skip
+def test_a_long_pair_is_dropped_or_loses_the_start_of_its_prompt(
+  tmp_path, policy, spans
+):
+  pipe = build(write(tmp_path / "s", LONG), long_pairs=policy)
+  plan = pipe.plan(0, pipe.num_steps)
+  found = {
+    document: (start, length)
+    for document, start, length in zip(
+      plan.document.tolist(),
+      plan.start.tolist(),
+      plan.length.tolist(),
+      strict=True,
+    )
+  }
+  assert found == spans
+  report = pipe.sources["text"].report()
+  assert report.pairs
+  assert report.long == 4
+  assert report.dropped == 7 - len(spans) // 2
+  text = pipe.describe()
+  assert f"{policy}, {report.dropped} dropped" in text
+  assert "7 pairs" in text
+
+
+def test_a_truncated_prompt_keeps_its_added_bos(tmp_path):
+  store = write(tmp_path / "s", [(6, 5, 3)])
+  pipe = build(store, long_pairs="truncate_prompt", add_bos=True)
+  batch = pipe.batch(0)
+  # 11 + 9 tokens and two BOS: six are too many, so three of each prompt go.
+  assert batch["tokens"][0].tolist() == [
+    2, 6, 7, 8, 9, 10, 11, 12, 13, 2, 6, 7, 8, 14, 15, 16,
+  ]  # fmt: skip
+  assert batch["segment_ids"][0].tolist() == [1] * 9 + [2] * 7
+
+
+def test_a_pair_with_an_empty_half_is_skipped(tmp_path):
+  store = write(tmp_path / "s", [(0, 0, 3), (1, 7, 7), (0, 2, 0)])
+  pipe = build(store)
+  assert pipe.sources["text"].report().empty == 2
+  assert np.unique(pipe.plan(0, pipe.num_steps).document).tolist() == [2, 3]
+
+
+def test_every_pair_that_fits_comes_once_an_epoch_and_is_never_cut(tmp_path):
+  rng = np.random.default_rng(0)
+  pairs = np.stack(
+    [rng.integers(0, 5, 300), *rng.integers(1, 9, (2, 300))], axis=1
+  )
+  store = write(tmp_path / "s", pairs.tolist())
+  for options in (
+    {"shuffle_documents": "full"},
+    {"shuffle_documents": "block", "packing_buffer_docs": 64},
+    {"packing_buffer_docs": 32, "shuffle_rows": True, "pair_slots": 2},
+  ):
+    pipe = build(store, {"epochs": 2}, **options)
+    source = pipe.sources["text"]
+    for epoch in range(2):
+      first = source.epochs.start(epoch)
+      rows = np.arange(first, source.epochs.start(epoch + 1))
+      plan = source.plan(rows)
+      fits = 2 * pairs[:, 0] + pairs[:, 1] + pairs[:, 2] <= SEQ_LEN
+      wanted = np.flatnonzero(np.repeat(fits, 2))
+      assert sorted(plan.document.tolist()) == wanted.tolist()
+      assert (plan.length == store.bounds(plan.document)[1]).all()
+      # Halves follow each other in one row.
+      chosen = plan.document % 2 == 0
+      partner = np.flatnonzero(chosen) + 1
+      assert (plan.document[partner] == plan.document[chosen] + 1).all()
+      assert (plan.row[partner] == plan.row[chosen]).all()
+      assert (plan.segment[partner] == plan.segment[chosen] + 1).all()
+      assert (plan.segment[chosen] % 2 == 1).all()
+
+
+def test_a_tombstone_of_either_half_removes_both(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 1), (0, 1, 2), (1, 3, 3)])
+  for number, line in enumerate(
+    (
+      {"source": "text", "document": 3},
+      {"source": "text", "document": 2, "start": 0, "length": 1},
+      {"source": "text", "document": "3", "start": 1},
+    )
+  ):
+    file = tmp_path / f"{number}.jsonl"
+    file.write_text(json.dumps(line))
+    pipe = build(store, {"tombstones": ((0, str(file)),)})
+    plan = pipe.plan(0)
+    assert plan.document[plan.masked].tolist() == [2, 3]
+    batch = pipe.batch(0)
+    p = int(plan.segment[plan.document == 2][0] - 1) // 2
+    assert batch["pair_mask"][0, :4].tolist() == [i != p for i in range(3)] + [
+      False
+    ]
+    assert not batch["loss_mask"][np.isin(batch["segment_ids"], 0)].any()
+    assert np.count_nonzero(batch["segment_ids"]) == 13
+
+
+def test_visits_of_both_halves_are_those_of_their_pair(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
+  source = build(store).sources["text"]
+  for document in range(24):
+    (row,), _ = source.rows_of(document, 0)
+    plan = source.plan(np.asarray([row]))
+    assert document in plan.document
+
+
+def refused(store, match, run=None, **rows):
+  with pytest.raises((schema.ConfigError, stores.StoreError), match=match):
+    build(store, run, **rows)
+
+
+def test_what_separates_pairs_is_refused(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
+  plain = testing_stores.make_store(tmp_path / "plain", [[5] * 9] * 12)
+  refused(store, "packing_algorithm` must be 'ffd'", packing_algorithm="exact")
+  refused(store, "long_documents` must be 'cut'", long_documents="drop")
+  refused(
+    store, "mask_boundary_loss` must be True", {"mask_boundary_loss": False}
+  )
+  for kind in ("sequential", "splice", "multi_splice", "windows"):
+    with pytest.raises(schema.ConfigError, match="must be 'bin'"):
+      chomp_data.build(
+        {
+          "seq_len": SEQ_LEN,
+          "global_batch_size": 1,
+          "sources": {"text": {"store": store.path, "rows": {"kind": kind}}},
+        }
+      )
+  refused(plain, "pair_slots` must be left out", pair_slots=8)
+  refused(plain, "long_pairs` must be left out", long_pairs="truncate_prompt")
+  refused((store.path, plain.path), "must hold preference pairs")
+  with pytest.raises(schema.ConfigError, match="buckets"):
+    chomp_data.build(
+      {
+        "buckets": {"lengths": (8, 16), "tokens_per_batch": 32},
+        "sources": {"text": {"store": store.path}},
+      }
+    )
+
+
+@pytest.mark.parametrize(
+  ("other", "match"),
+  [
+    ("plain", "preference pairs only or of none"),
+    ("s", "same rows.pair_slots"),
+  ],
+)
+def test_sources_of_a_run_are_all_pairs_with_as_many_slots(
+  tmp_path, other, match
+):
+  write(tmp_path / "s", [(1, 2, 3)] * 12)
+  testing_stores.make_store(
+    tmp_path / "plain", [[5] * 9] * 12, vocab_size=2**16, bos_id=2
+  )
+  sources = {
+    "a": {
+      "store": str(tmp_path / "s"),
+      "rows": {"kind": "bin", "pair_slots": 8},
+    },
+    "b": {"store": str(tmp_path / other), "rows": {"kind": "bin"}},
+  }
+  with pytest.raises(schema.ConfigError, match=match):
+    chomp_data.build(
+      {"seq_len": SEQ_LEN, "global_batch_size": 1, "sources": sources}
+    )
+
+
+def test_a_phase_after_pairs_is_refused(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
+  pipe = build(store)
+  state = tmp_path / "run" / "input.json"
+  state.parent.mkdir()
+  with chomp_data.make_iterator(pipe) as iterator:
+    next(iterator)
+    state.write_bytes(iterator.get_state())
+  refused(
+    store, "start_after` must be None", {"start_after": str(state.parent)}
+  )
+
+
+def test_a_store_of_pairs_has_two_halves_of_each_and_an_identity(tmp_path):
+  pairs = write(tmp_path / "s", [(1, 2, 3)] * 3)
+  documents = [stores.read_document(pairs, i) for i in range(6)]
+  with pytest.raises(stores.StoreError, match="even number"):
+    testing_stores.make_store(tmp_path / "odd", documents[:5], pairs=True)
+  single = testing_stores.make_store(tmp_path / "one", documents)
+  same = testing_stores.make_store(tmp_path / "two", documents, pairs=True)
+  assert single.hash != same.hash
+  assert not single.opened.pairs
+  manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
+  assert "pairs" not in manifest
+  manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
+  assert manifest["pairs"] is True
+
+
+def test_stock_rows_have_the_mask_too(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
+  source = bins.BinSource(store, packing_options.BinOptions(), seq_len=SEQ_LEN)
+  assert source[0]["pair_mask"].shape == (64,)
+  assert source.batch(np.arange(2))["pair_mask"].sum() == 4
