@@ -167,6 +167,7 @@ def main(argv):
   pipe = chomp_data.build(config.data)
   model = Model(pipe.vocab_size, pipe.seq_len, nnx.Rngs(0))
   optimizer = nnx.Optimizer(model, optax.adam(3e-3), wrt=nnx.Param)
+  loss = jnp.nan
   with chomp_data.make_iterator(pipe) as batches:
     for _, batch in zip(range(dpo.reference_steps), batches, strict=False):
       loss = reference_step(model, optimizer, batch)

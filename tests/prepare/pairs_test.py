@@ -260,7 +260,7 @@ def test_stores_of_pairs_are_merged_split_and_converted_as_pairs(
     assert all(text.startswith(b"yes") for text in found[::2])
   call("merge", held, rest, f"--output={both}")
   assert stores.open_store(both).opened.pairs
-  call("convert", both, f"--output={tmp_path / 'z'}", "--compression=zstd")
+  call("convert", both, f"--output={tmp_path / 'z'}", "--to=zstd")
   assert stores.open_store(tmp_path / "z").opened.pairs
   text = call("info", both, "--format=json").stdout
   assert json.loads(text)["pairs"] == 200
