@@ -7,8 +7,10 @@
 Options, rules, defaults and sentences are those of the dataclasses.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import re
 import textwrap
 from typing import Any
 
@@ -34,7 +36,7 @@ Lists, mappings and None are written as in Python, and `--config.x.y` alone is
 True. What a section holds depends on its `kind`: when a `kind` is set on the
 command line, options of the file that have no meaning with it are left out,
 and the log says which. A path that does not exist is answered with those that
-do. What batches hold stands in [formats.md](formats.md).
+do. What batches hold is on the page [formats](formats.md).
 
 `sources.<name>.shuffle` also has short forms: True is kind 'full', False is
 'none', and a whole number is kind 'era' with this `era_length`. None leaves an
@@ -57,7 +59,7 @@ _RUNS = {
   "resolution": "`buckets.kind='resolution'`",
 }
 
-# Of a section: item of the page -> the kinds that have it.
+# Of a section: row of a table -> the kinds that have it.
 _Items = dict[str, list[str]]
 
 
@@ -75,17 +77,17 @@ def page() -> str:
         name = _RUNS.get(run, f"`buckets.kind={run!r}`")
         if rows is not None and path.endswith(".rows"):
           name = f"`rows.kind={rows!r}`"
-        kinds = sections.setdefault(path, {}).setdefault(_item(option), [])
+        kinds = sections.setdefault(path, {}).setdefault(_row(option), [])
         kinds += [name] * (name not in kinds)
   lines = [_HEAD]
   for path, items in sections.items():
-    lines += [f"## `{path}`", "", *_grouped(items)]
+    lines += [f"## `{path}`", ""]
+    lines += _by_kind(items) if path.endswith(".rows") else _grouped(items)
   lines += _prepare_flags()
   lines += ["# Options of tools/train.py", ""]
   for name, cls in train_options.SECTIONS.items():
     lines += [f"## `config.{name}`", ""]
-    lines += map(_item, schema.options_of(cls).values())
-    lines.append("")
+    lines += _table(map(_row, schema.options_of(cls).values()))
   return "\n".join(lines).rstrip() + "\n"
 
 
@@ -97,14 +99,24 @@ def _prepare_flags() -> list[str]:
     for section in prepare_options.SECTIONS
     for flag in option_fields.flags_of(section)
   ]
+  rows = []
   for flag in flags:
     option = flag.option
-    default = "no default" if option.is_required else f"`{option.default!r}`"
     rule = option.rule
-    must = "" if rule is option_fields.ANY else f" *Must be {rule.text}.*"
-    text = f"- **`--{flag.name}`** ({default}): {option.sentence}{must}"
-    lines.append(_filled(text, indent="  "))
-  return [*lines, ""]
+    text = _cell(option.sentence)
+    if rule is not option_fields.ANY:
+      text += f" *Must be {_cell(rule.text)}.*"
+    rows.append(f"| **`--{flag.name}`** | {_default(option)} | {text} |")
+  return [*lines, *_table(rows)]
+
+
+def _by_kind(items: _Items) -> list[str]:
+  """Returns a table of all options for each kind."""
+  lines = []
+  for kind in dict.fromkeys(kind for kinds in items.values() for kind in kinds):
+    lines += [f"### {kind}", ""]
+    lines += _table(row for row, kinds in items.items() if kind in kinds)
+  return lines
 
 
 def _grouped(items: _Items) -> list[str]:
@@ -115,12 +127,11 @@ def _grouped(items: _Items) -> list[str]:
   for kinds in sorted(groups, key=lambda kinds: -len(kinds)):
     if every - set(kinds) or every < set(_RUNS.values()):
       lines += [_filled(f"With {_listed(kinds)}:"), ""]
-    lines += [
-      item
-      for item, kinds_of_item in items.items()
-      if tuple(kinds_of_item) == kinds
-    ]
-    lines.append("")
+    lines += _table(
+      row
+      for row, kinds_of_row in items.items()
+      if tuple(kinds_of_row) == kinds
+    )
   return lines
 
 
@@ -129,26 +140,34 @@ def _listed(kinds: Sequence[str]) -> str:
   return f"{', '.join(first)} or {last}" if first else last
 
 
-def _item(option: schema.Option) -> str:
-  """Returns an item of a list: name, default, sentence and rule."""
-  default = "no default"
-  if option.default is not dataclasses.MISSING:
-    default = f"`{option.default!r}`"
+def _row(option: schema.Option) -> str:
+  """Returns a row of a table: name, default, sentence and rule."""
   only = ""
   if option.kinds is not None:
     only = f"; only with kind {_listed([repr(kind) for kind in option.kinds])}"
-  return _filled(
-    f"- **`{option.name}`** ({default}): {option.sentence} *Must be"
-    f" {option.rule.text}{only}.*",
-    indent="  ",
-  )
+  text = f"{_cell(option.sentence)} *Must be {_cell(option.rule.text)}{only}.*"
+  return f"| **`{option.name}`** | {_default(option)} | {text} |"
 
 
-def _filled(text: str, indent: str = "") -> str:
+def _default(option: Any) -> str:
+  if option.default is dataclasses.MISSING:
+    return "no default"
+  return f"`{option.default!r}`"
+
+
+def _table(rows: Iterable[str]) -> list[str]:
+  return ["| option | default | meaning |", "|---|---|---|", *rows, ""]
+
+
+def _cell(text: str) -> str:
+  """Returns text without marks of Markdown."""
+  return re.sub(r"([|*])", r"\\\1", text)
+
+
+def _filled(text: str) -> str:
   return textwrap.fill(
     text,
     _WIDTH,
-    subsequent_indent=indent,
     break_long_words=False,
     break_on_hyphens=False,
   )

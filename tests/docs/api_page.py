@@ -1,10 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/api.md from docstrings: `python -m tests.docs.api_page`."""
+"""Writes docs/api.md from the code: `python -m tests.docs.api_page`.
 
+Signatures are those of the source, and sentences those of docstrings.
+"""
+
+import ast
+import dataclasses
 import functools
 import inspect
 import pathlib
+import re
+import textwrap
+from typing import Any
 
 import chomp_data
 from chomp_data import schema
@@ -13,6 +21,17 @@ from chomp_data.plans import plan
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "api.md"
 
 _PROPERTIES = (property, functools.cached_property)
+_WIDTH = 79
+
+# Classes whose objects are returned by a function: users call no constructor.
+_RETURNED = {
+  "Pipeline": "build",
+  "InputIterator": "make_iterator",
+  "Store": "open_store",
+  "SampleStore": "open_samples",
+}
+# Classes whose members are in tables below.
+_CONTRACTS = ("RowSource", "Epochs")
 
 # Title, what to know, names.
 SECTIONS = (
@@ -67,7 +86,7 @@ SECTIONS = (
   ),
   (
     "Errors",
-    "All of them say what is wrong and what to do. They stand in"
+    "All of them say what is wrong and what to do. They are in"
     " `chomp_data.errors`.",
     (
       "ConfigError", "StoreError", "StateError", "InputError",
@@ -87,18 +106,151 @@ def page() -> str:
   for title, text, names in SECTIONS:
     parts.append(f"## {title}\n\n{text}\n")
     parts.append(_table((n, _sentence(getattr(chomp_data, n))) for n in names))
+    for name in names:
+      parts += _entry(name, getattr(chomp_data, name))
   parts.append("## Members\n")
   for owner in (chomp_data.Pipeline, chomp_data.InputIterator):
     parts.append(f"`{owner.__name__}`:\n")
-    parts.append(_table([*_attributes(owner), *_members(owner)]))
+    members = _members(owner)
+    methods = _named(owner, members, [name for name, _ in members])
+    parts.append(_table([*_attributes(owner), *methods]))
   parts.append(
     "`Plan` (`Pipeline.run_plan`) says what each step holds; `read` is the only"
     " method that reads tokens:\n"
   )
-  parts.append(_table([*_attributes(plan.Plan), *_members(plan.Plan)]))
+  members = _members(plan.Plan)
+  methods = _named(plan.Plan, members, [name for name, _ in members])
+  parts.append(_table([*_attributes(plan.Plan), *methods]))
   for owner in (chomp_data.RowSource, chomp_data.Epochs):
     parts += _contract(owner)
   return "\n".join(parts)
+
+
+def _entry(name: str, value: Any) -> list[str]:
+  """Returns the signature of a name, and what its arguments are."""
+  parts = []
+  if isinstance(value, type):
+    if issubclass(value, Exception) or name in (*_RETURNED, *_CONTRACTS):
+      return []
+    if issubclass(value, schema.Options):
+      return [f"### {name}\n", _sentence(value) + "\n", _options(value)]
+    if dataclasses.is_dataclass(value):
+      fields = _attributes(value)
+      parameters = inspect.signature(value).parameters
+      shown = [
+        key if p.default is p.empty else f"{key}={p.default!r}"
+        for key, p in parameters.items()
+      ]
+      text = _call(name, shown, "")
+      return [f"### {name}\n", text, _sentence(value) + "\n", _table(fields)]
+    function, docstring = value.__init__, value.__init__.__doc__
+  else:
+    function, docstring = value, value.__doc__
+  parameters, returns = _source_signature(function)
+  if isinstance(value, type):
+    returns = ""
+  parts += [f"### {name}\n", _call(name, parameters, returns)]
+  parts.append(_sentence(value) + "\n")
+  for title in ("Args", "Returns", "Raises"):
+    entries = _docstring_section(docstring or "", title)
+    if entries:
+      parts.append(_listed(title, entries))
+  return parts
+
+
+def _source_signature(function: Any) -> tuple[list[str], str]:
+  """Returns the parameters and the type that a function returns, as written."""
+  function = inspect.unwrap(function)
+  source = textwrap.dedent(inspect.getsource(function))
+  node = ast.parse(source).body[0]
+  assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+  arguments, out = node.args, []
+  positional = [*arguments.posonlyargs, *arguments.args]
+  defaults = [None] * (len(positional) - len(arguments.defaults))
+  for own, default in zip(
+    positional, [*defaults, *arguments.defaults], strict=True
+  ):
+    if own.arg != "self":
+      out.append(_parameter(own, default))
+  if arguments.kwonlyargs:
+    out.append("*")
+  out += map(_parameter, arguments.kwonlyargs, arguments.kw_defaults)
+  if arguments.kwarg:
+    out.append("**" + _parameter(arguments.kwarg, None))
+  returns = "" if node.returns is None else _type(node.returns)
+  return out, returns
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
+  text = argument.arg
+  if argument.annotation is not None:
+    text += f": {_type(argument.annotation)}"
+  if default is not None:
+    equals = "=" if argument.annotation is None else " = "
+    text += f"{equals}{ast.unparse(default)}"
+  return text
+
+
+def _type(node: ast.expr) -> str:
+  """Returns an annotation without the package's own module names."""
+  text = ast.unparse(node).strip("'")
+  # Modules of other packages stay; those of this package are not public.
+  return re.sub(
+    r"(?<![\w.])(?!(?:jax|np|os|ml_collections)\b)[a-z_]+\.(?=[A-Z])", "", text
+  )
+
+
+def _call(name: str, parameters: list[str], returns: str) -> str:
+  """Returns a signature as a block of Python."""
+  end = f") -> {returns}" if returns else ")"
+  line = f"{name}({', '.join(parameters)}{end}"
+  if len(line) > _WIDTH:
+    line = "\n".join(
+      [f"{name}(", *(f"  {parameter}," for parameter in parameters), end]
+    )
+  return f"```python\n{line}\n```\n"
+
+
+def _options(owner: type) -> str:
+  """Returns the table of a class of options."""
+  rows = []
+  for name, option in schema.options_of(owner).items():
+    default = "" if option.is_required else f"`{option.default!r}`"
+    rows.append(f"| `{name}` | {default} | {_cell(option.sentence)} |")
+  head = ["| option | default | meaning |", "|---|---|---|"]
+  return "\n".join([*head, *rows, ""])
+
+
+def _cell(text: str) -> str:
+  return text.replace("|", "\\|")
+
+
+def _docstring_section(docstring: str, title: str) -> list[tuple[str, str]]:
+  """Returns the entries of a section of a docstring: (name, text)."""
+  text = inspect.cleandoc(docstring)
+  found = re.search(rf"^{title}:\n((?:  .*\n?|\n)+)", text, re.M)
+  if found is None:
+    return []
+  lines = textwrap.dedent(found[1]).strip("\n").split("\n")
+  entries: list[tuple[str, str]] = []
+  for line in lines:
+    named = re.match(r"(\*{0,2}\w+): (.*)", line)
+    if named:
+      entries.append((named[1], named[2]))
+    elif entries:
+      name, sentence = entries[-1]
+      entries[-1] = name, f"{sentence} {line.strip()}".strip()
+    else:
+      entries.append(("", line.strip()))
+  return entries
+
+
+def _listed(title: str, entries: list[tuple[str, str]]) -> str:
+  lines = [f"- `{name}`: {text}" for name, text in entries if name]
+  texts = [text for name, text in entries if not name]
+  heading = {"Args": "Arguments"}.get(title, title)
+  parts = ["\n".join(lines), ""] if lines else []
+  return "\n".join([" ".join([f"{heading}:", *texts]), "", *parts])
 
 
 def _contract(owner: type) -> list[str]:
@@ -111,9 +263,9 @@ def _contract(owner: type) -> list[str]:
   others = [n for n, _ in members if n not in must and n not in once]
   tables = (
     ("has the attributes", _attributes(owner)),
-    ("must implement", _named(members, must)),
-    ("may override", _named(members, others)),
-    ("inherits", _named(members, once)),
+    ("must implement", _named(owner, members, must)),
+    ("may override", _named(owner, members, others)),
+    ("inherits", _named(owner, members, once)),
   )
   parts = []
   for text, rows in tables:
@@ -122,8 +274,20 @@ def _contract(owner: type) -> list[str]:
   return parts
 
 
-def _named(members, names):
-  return [(name, text) for name, text in members if name in names]
+def _named(owner, members, names):
+  return [
+    (_short(owner, name), text) for name, text in members if name in names
+  ]
+
+
+def _short(owner: type, name: str) -> str:
+  """Returns a method with the names and defaults of its parameters."""
+  member = vars(owner)[name]
+  if isinstance(member, _PROPERTIES):
+    return name
+  parameters, _ = _source_signature(member)
+  names = [re.sub(r": .*?(?= = |$)", "", own) for own in parameters]
+  return f"{name}({', '.join(own.replace(' = ', '=') for own in names)})"
 
 
 def _attributes(owner: type) -> list[tuple[str, str]]:
@@ -149,7 +313,7 @@ def _is(owner: type, name: str, mark: str) -> bool:
 
 
 def _table(rows) -> str:
-  lines = [f"| `{name}` | {text} |" for name, text in rows]
+  lines = [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows]
   return "\n".join(["| | |", "|---|---|", *lines, ""])
 
 

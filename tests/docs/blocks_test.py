@@ -53,14 +53,14 @@ _NOT_RUN = (
   ("install.md", "python -m pytest ", "runs this"),
   ("buckets.md", ". .venv/bin/activate", "the environment that runs this"),
   (
-    "engines.md",
+    "prepare.md",
     "chomp-prepare --input='corpus/**/*.jsonl' --output=data/corpus --engine",
     "Beam has an environment of its own: engines_test.py, `make test-beam`",
   ),
-  ("engines.md", "python -m apache_beam.", "a worker of a cluster"),
+  ("prepare.md", "python -m apache_beam.", "a worker of a cluster"),
   ("faults.md", "python -m tests.faults", "faults_test.py runs some of each"),
-  ("engines.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
-  ("engines.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
+  ("prepare.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
+  ("prepare.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
   (
     "metrics.md",
     "chomp-train --config=packed:runlocal --workdir=runs/served",
@@ -272,17 +272,20 @@ def around_chats(names, found):
   assert plain.labels.trained_before(np.asarray([plain.num_tokens])) == [1]
 
 
-@around("corpora.md")
-def around_corpora(names, found):
-  own = pages.blocks("corpora.md", "python")[0]
+@around("prepare.md")
+def around_prepare(names, found):
+  own = pages.blocks("prepare.md", "python")[0]
   pathlib.Path("my_filters.py").write_text(own.text)
   filters.load.cache_clear()
   yield
   sys.modules.pop("my_filters", None)
   filters.load.cache_clear()
   made = {}
+  others = {"data/trained", "data/ranks", "data/corpus"}
   for line in found:
     (output,) = re.findall(r"--output=(\S+)", line)
+    if output in others:
+      continue
     store = stores.open_store(output)
     ids = store.document_ids(range(store.num_documents))
     left_out = store.manifest.prepared.get("skipped", {}).get("reasons")
@@ -294,6 +297,10 @@ def around_corpora(names, found):
     "data/dolma": (["d0", "d1", "d2"], None),
     "data/datatrove": (["t0", "t2", "t0", "t2"], {"no text": 2}),
   }
+  info = stores.open_store("data/trained").opened.tokenizer
+  assert info.kind == "huggingface"
+  info = stores.open_store("data/ranks").opened.tokenizer
+  assert (info.eos_id, info.pad_id) == (256, 100_300)
   assert names["batch"]["tokens"].sharding == names["rows"]
 
 
@@ -492,15 +499,6 @@ def around_grain_source(names, found):
   assert names["batch"]["tokens"].shape == (8, 512)
   pipe = pipeline.build(names["data"])
   assert pipe.sources["mine"].store.num_documents == 1_000
-
-
-@around("tokenizers.md")
-def around_tokenizers(names, found):
-  yield
-  info = stores.open_store("data/corpus").opened.tokenizer
-  assert info.kind == "huggingface"
-  info = stores.open_store("data/ranks").opened.tokenizer
-  assert (info.eos_id, info.pad_id) == (256, 100_300)
 
 
 @around("torch.md")

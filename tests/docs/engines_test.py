@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Beam knows the flags of docs/engines.md, and runs its local command."""
+"""Beam knows the flags of docs/prepare.md, and runs its local command."""
 
 import json
 
@@ -16,7 +16,7 @@ pytest.importorskip("apache_beam", reason="make test-beam runs it")
 def commands():
   return [
     line
-    for block in pages.blocks("engines.md", "sh")
+    for block in pages.blocks("prepare.md", "sh")
     for line in pages.lines(block.text)
     if "--engine=beam" in line
   ]

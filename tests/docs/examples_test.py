@@ -22,7 +22,7 @@ def test_the_mix_and_array_records_of_pages_make_batches(
   monkeypatch.chdir(tmp_path)
   names: dict = {}
   exec(block("tokenized.md", '"token_dtype"'), names)
-  exec(block("mixing.md", '"stages"'), names)
+  exec(block("mixing.md", "200_000"), names)
   documents = np.split(np.arange(9_000) % 50_000, range(500, 9_000, 500))
   stores_lib.make_array_records(tmp_path / "corpus", documents)
   packed = {"rows": {"kind": "bin"}, "shuffle": {"kind": "block"}}

@@ -43,7 +43,12 @@ def test_every_option_has_a_sentence_and_stands_on_the_page(cls):
   for name, option in schema.options_of(cls).items():
     assert re.fullmatch(r"[A-Z(].* .*\.", option.sentence), name
     assert not re.search(r"seed 0\d\d|[a-z][A-Z]\w+Options", option.sentence)
-    assert f"): {option.sentence} *Must be {option.rule.text}" in text, name
+    sentence, rule = (
+      re.sub(r"([|*])", r"\\\1", shown)
+      for shown in (option.sentence, option.rule.text)
+    )
+    assert f"| **`{name}`** |" in text, name
+    assert f" | {sentence} *Must be {rule}" in text, name
 
 
 def test_sentences_are_those_of_the_class_that_declares_a_field_last():

@@ -30,7 +30,8 @@ def pages_of(nav) -> list[str]:
 def test_every_page_stands_in_the_navigation_once():
   config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
   found = pages_of(config["nav"])
-  assert sorted(found) == sorted(path.name for path in DOCS.glob("*.md"))
+  paths = [*DOCS.glob("*.md"), *DOCS.glob("*.ipynb")]
+  assert sorted(found) == sorted(path.name for path in paths)
 
 
 def anchors_of(path: pathlib.Path) -> set[str]:
