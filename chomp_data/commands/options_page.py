@@ -128,9 +128,7 @@ def _grouped(items: _Items) -> list[str]:
     if every - set(kinds) or every < set(_RUNS.values()):
       lines += [_filled(f"With {_listed(kinds)}:"), ""]
     lines += _table(
-      row
-      for row, kinds_of_row in items.items()
-      if tuple(kinds_of_row) == kinds
+      row for row, kinds_of_row in items.items() if tuple(kinds_of_row) == kinds
     )
   return lines
 
