@@ -130,6 +130,12 @@ class Pipeline:
     layout = self.run_options.sequence_layout
     if layout is None or layout.is_contiguous:
       return []
+    if (columns := self.run_plan.columns) is not None:
+      layout = dataclasses.replace(
+        layout,
+        fields=(*layout.fields, *columns.per_token),
+        row_fields=(*layout.row_fields, *columns.per_document),
+      )
     return [sequence_layout.ReorderColumns(layout)]
 
   def _warnings(self) -> Iterator[str]:

@@ -41,6 +41,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import tombstones
 from chomp_data.rows import buckets as buckets_lib
+from chomp_data.sources import column_fields
 from chomp_data.sources import mix_units
 from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
@@ -396,6 +397,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     tombstones=_tombstones(
       run, {name: source.store for name, source in ordered.items()}
     ),
+    columns=_column_fields(run, ordered),
   )
   if options.document_id and any(
     source.store.num_documents > _MAX_INT32 for source in plan.sources.values()
@@ -489,6 +491,7 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     tombstones=_tombstones(
       run, {name: text.store for name, text in texts.items()}
     ),
+    columns=_column_fields(run, texts),
     path=PATH,
   )
 
@@ -504,6 +507,16 @@ def _tombstones(
   """
   files = getattr(run.data, "tombstones", ())
   return tombstones.Tombstones(files, by_name, f"{PATH}.tombstones")
+
+
+def _column_fields(
+  run: options_lib.RunOptions, sources: Mapping[str, row_source.RowSource]
+) -> column_fields.ColumnFields | None:
+  """Returns the columns that batches hold; None where there are none."""
+  requests = getattr(run.data, "columns", ())
+  if not requests:
+    return None
+  return column_fields.ColumnFields(requests, sources, f"{PATH}.columns")
 
 
 def _located(problem: str) -> str:

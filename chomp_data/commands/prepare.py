@@ -255,11 +255,27 @@ def _print_preview(options: run.Options, count: int) -> None:
       console.print(f"turns ended by {name}: {number:,}", markup=False)
 
 
+def _tokenizer() -> tokenizers.TokenizerSpec:
+  """Returns the tokenizer that flags name; token ids must say theirs."""
+  size = None
+  if _HOLDERS["ids_key"].value is not None:
+    size = _HOLDERS["vocab_size"].value
+    if bool(_HOLDERS["tokenizer"].present) == (size is not None):
+      raise errors.PrepareError(
+        "`--tokenizer` or `--vocab_size` must be given with --ids_key, the"
+        f" tokenizer of the ids or how many there are, got {size} as the"
+        " latter. Give one of them."
+      )
+  return tokenizers.TokenizerSpec(
+    **_values(tokenizers.TokenizerSpec), vocab_size=size
+  )
+
+
 def _train() -> run_tokenizer.TrainOptions | None:
   values = _values(run_tokenizer.TrainOptions)
   size = values["vocab_size"]
   if values["algorithm"] is None:
-    if size is not None:
+    if size is not None and _HOLDERS["ids_key"].value is None:
       raise errors.PrepareError(
         "`--vocab_size` must be given with --train_tokenizer only, got"
         f" {size}. Say --train_tokenizer=bpe, or leave it out."
@@ -280,7 +296,7 @@ def main(argv: Sequence[str]) -> None:
   try:
     options = run.Options(
       **{**values, "output": values["output"] or ""},
-      tokenizer=tokenizers.TokenizerSpec(**_values(tokenizers.TokenizerSpec)),
+      tokenizer=_tokenizer(),
       train=_train(),
       id_required=bool(_HOLDERS["id_key"].present),
       chat=_chat_options(),

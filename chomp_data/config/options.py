@@ -32,6 +32,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
 from chomp_data.order import shuffle_options
 from chomp_data.rows import targets
+from chomp_data.sources import column_fields
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
@@ -177,6 +178,9 @@ class TextFields(RunFields):
       document, and a `target_mask` of each; docs/targets.md.
     document_id: Whether batches hold `document_id`, which names the documents
       of each row.
+    columns: Columns of the stores that batches hold, names or pairs (name, fill
+      value); without a fill value, all sources must have the column, and 0
+      stands where it has no value; docs/columns.md.
     tombstones: Documents and spans that are gone from some data steps on,
       pairs (from_step, file of JSON lines); docs/edits.md says which lines.
     balance: How the rows of a batch are dealt to its shards: None as they are
@@ -197,6 +201,9 @@ class TextFields(RunFields):
   lookahead: bool = schema.option(False, schema.boolean())
   num_targets: int = schema.option(0, schema.integer(0, targets.MAX_TARGETS))
   document_id: bool = schema.option(False, schema.boolean())
+  columns: tuple[column_fields.Request, ...] = schema.option(
+    (), column_fields.REQUESTS
+  )
   tombstones: tuple[tuple[int, str], ...] = schema.option((), edits.TOMBSTONES)
   balance: str | None = schema.option(
     None, schema.optional(schema.choice(("attention",)))
@@ -210,6 +217,7 @@ class TextFields(RunFields):
     """Returns what is wrong between these fields."""
     problems = super().problems(path)
     problems += edits.rising_problems(f"{path}.tombstones", self.tombstones)
+    problems += column_fields.problems(self.columns, f"{path}.columns")
     if self.balance_shards is not None and self.balance is None:
       problems.append(
         f"`{path}.balance_shards` must be None where nothing is balanced, got"
@@ -254,7 +262,12 @@ class TextFields(RunFields):
             name,
           )
     operation = formats.FORMATS[self.batch_format].transform
-    return transforms if operation is None else [*transforms, operation()]
+    if operation is None:
+      return transforms
+    columns = tuple(name for name, _ in self.columns)
+    if columns:
+      return [*transforms, formats.KeepFields(operation(), columns)]
+    return [*transforms, operation()]
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns which of these fields decide batches, as JSON values."""
@@ -268,6 +281,11 @@ class TextFields(RunFields):
       "document_id": self.document_id,
       # Left out where it is unset, as in states of earlier versions.
       **({"num_targets": self.num_targets} if self.num_targets else {}),
+      **(
+        {"columns": {name: fill or 0 for name, fill in self.columns}}
+        if self.columns
+        else {}
+      ),
     }
 
 

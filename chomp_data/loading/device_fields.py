@@ -69,7 +69,18 @@ def placer(
   if reasons:
     warn_once(asked, reasons[-1])
     return place
+  if plan.columns is not None:
+    _log_columns(plan.columns.names)
   return Placer(place, Narrow.of(plan), sharding)
+
+
+@functools.cache
+def _log_columns(names: Sequence[str]) -> None:
+  """Logs once which fields travel as they are."""
+  logging.info(
+    "config.data.device_fields: columns of stores are sent in full: %s.",
+    ", ".join(names),
+  )
 
 
 @functools.cache
@@ -95,10 +106,12 @@ class Narrow:
   Attributes:
     tokens: Whether token ids fit in 16 bits.
     columns: Whether numbers of columns do.
+    in_full: Fields that are columns of stores, of any values.
   """
 
   tokens: bool
   columns: bool
+  in_full: frozenset[str] = frozenset()
 
   @classmethod
   def of(cls, plan: plan_lib.Plan) -> "Narrow":
@@ -107,7 +120,12 @@ class Narrow:
     ids = [i or 0 for s in sources for i in s.layout.special_ids]
     ids += [s.store.opened.tokenizer.vocab_size - 1 for s in sources]
     longest = max(bucket.shape[0] for bucket in plan.buckets)
-    return cls(_LOWEST <= min(ids) <= max(ids) <= _HIGHEST, longest <= _HIGHEST)
+    in_full = () if plan.columns is None else plan.columns.names
+    return cls(
+      _LOWEST <= min(ids) <= max(ids) <= _HIGHEST,
+      longest <= _HIGHEST,
+      frozenset(in_full),
+    )
 
   def narrow(
     self, batch: Mapping[str, np.ndarray], widths: Mapping[str, int]
@@ -123,7 +141,7 @@ class Narrow:
     """
     out = dict(batch)
     for name, value in batch.items():
-      if value.ndim != 2:
+      if value.ndim != 2 or name in self.in_full:
         continue
       if value.dtype == np.bool_ and widths[name] % 8 == 0:
         out[name] = np.packbits(value, axis=1, bitorder="little")
@@ -191,7 +209,9 @@ class Placer:
     narrow = {
       name: value
       for name, value in fields.items()
-      if value.ndim == 2 and value.dtype in (np.uint16, np.uint8)
+      if value.ndim == 2
+      and value.dtype in (np.uint16, np.uint8)
+      and name not in self._narrow.in_full
     }
     return fields | self._wide(narrow)
 

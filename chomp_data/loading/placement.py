@@ -183,7 +183,8 @@ class Placement:
       bucket = spec.bucket
       is_held = np.zeros(bucket.shape[0], np.bool_)
       for name, shape in self._shapes(spec).items():
-        if shape[1:] == bucket.shape:
+        # Fields of text may have values of more axes.
+        if bucket.shape in (shape[1:], shape[1:2]):
           sharding = field_sharding(self.sharding, name, len(shape))
           for index in sharding.addressable_devices_indices_map(shape).values():
             is_held[index[1] if index else slice(None)] = True

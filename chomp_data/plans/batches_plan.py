@@ -16,6 +16,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
+from chomp_data.sources import column_fields
 from chomp_data.sources import row_source
 
 # (from_step, weights by name).
@@ -50,6 +51,7 @@ class BatchesPlan(plan_lib.Plan):
     fingerprints: Mapping[str, Mapping[str, Any]],
     by_tokens: bool,
     tombstones: tombstones_lib.Tombstones,
+    columns: column_fields.ColumnFields | None = None,
     path: str,
   ):
     """Binds datasets to their schedule.
@@ -65,6 +67,7 @@ class BatchesPlan(plan_lib.Plan):
         `sources` those of the order of each dataset.
       by_tokens: Whether the mix balances datasets of text by tokens.
       tombstones: Documents and spans that are removed.
+      columns: The columns of stores that batches hold, if any.
       path: Dotted path of `config.data`, for messages.
     """
     self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
@@ -86,6 +89,7 @@ class BatchesPlan(plan_lib.Plan):
     self.fingerprints: Mapping[str, Mapping[str, Any]] = fingerprints
     self.by_tokens: bool = by_tokens
     self.path: str = path
+    self.columns: column_fields.ColumnFields | None = columns
 
   @property
   def num_steps(self) -> int | None:
@@ -143,19 +147,25 @@ class BatchesPlan(plan_lib.Plan):
     fetched = planned.fetched
     if fetched is None:
       return False
+    if self.columns is not None:
+      self.columns.prefetch(fetched)
     rows = self._numbered[planned.dataset].rows
     return rows[planned.bucket].prefetch(fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Reads a planned step and returns its fields, [R, ...] each."""
     assert planned.samples is not None
-    return self._numbered[planned.dataset].read(
+    batch = self._numbered[planned.dataset].read(
       planned.bucket,
       planned.samples,
       planned.dataset,
       planned.spans,
       planned.columns,
     )
+    if self.columns is not None and planned.spans is not None:
+      (seq_len,) = self.buckets[planned.bucket].shape
+      batch |= self.columns.read(planned.spans, seq_len, 1, planned.columns)
+    return batch
 
   def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns samples by dataset and bucket before a data step, no padding."""

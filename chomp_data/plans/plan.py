@@ -19,6 +19,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import column_fields
 from chomp_data.sources import row_source
 
 # Row numbers stay inside int64 with room for several batches.
@@ -79,6 +80,7 @@ class Plan(abc.ABC):
       numbers; empty for arrays.
     steps: Which data step each step is, and which rows it has.
     tombstones: Documents and spans that are removed from some data steps on.
+    columns: The columns of stores that batches hold; None if there are none.
     by_bucket: Whether each step is of one source and one bucket; checkpoints
       then hold samples by bucket. Otherwise rows of a step are of any source.
   """
@@ -88,6 +90,7 @@ class Plan(abc.ABC):
   sources: dict[str, row_source.RowSource]
   steps: steps_lib.Steps
   tombstones: tombstones_lib.Tombstones
+  columns: column_fields.ColumnFields | None = None
   by_bucket: bool = False
 
   @property

@@ -24,6 +24,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import column_fields
 from chomp_data.sources import row_source
 
 
@@ -50,6 +51,7 @@ class RowsPlan(plan_lib.Plan):
     extra: tuple[str, ...],
     mix: mixture.MixtureSource | None,
     tombstones: tombstones_lib.Tombstones,
+    columns: column_fields.ColumnFields | None = None,
   ):
     """Binds rows to steps.
 
@@ -62,6 +64,7 @@ class RowsPlan(plan_lib.Plan):
       extra: Optional fields of batches, of `OPTIONAL_FIELDS`.
       mix: The mix of the sources; None for a single source.
       tombstones: Documents and spans that are removed.
+      columns: The columns of stores that batches hold, if any.
     """
     if mix is None:
       (self.rows,) = ordered.values()
@@ -90,6 +93,7 @@ class RowsPlan(plan_lib.Plan):
     self.remainder = remainder
     self._document_id = document_id
     self._extra = extra
+    self.columns: column_fields.ColumnFields | None = columns
 
   @functools.cached_property
   def num_rows(self) -> int | None:
@@ -197,7 +201,10 @@ class RowsPlan(plan_lib.Plan):
     """Fetches the data of planned steps ahead of reading them."""
     fetched = planned.fetched
     assert fetched is not None
-    return self.rows.prefetch(fetched)
+    wants_more = self.rows.prefetch(fetched)
+    if self.columns is not None:
+      self.columns.prefetch(fetched)
+    return wants_more
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Reads planned steps and returns their fields, [R, ...] each."""
@@ -207,6 +214,10 @@ class RowsPlan(plan_lib.Plan):
     batch["source_id"] = spans.row_source()
     if self._document_id:
       batch["document_id"] = spans.row_documents(self.rows.document_slots)
+    if self.columns is not None:
+      batch |= self.columns.read(
+        spans, self.rows.seq_len, self.rows.document_slots, planned.columns
+      )
     return batch
 
   def counts(self, data_step: int) -> plan_lib.Counts:

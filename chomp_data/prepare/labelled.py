@@ -16,6 +16,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare import tokenizers
+from chomp_data.prepare.tokenizers import ids_tokenizer
 
 
 class Labelled(NamedTuple):
@@ -77,7 +78,10 @@ def _encode(
       [document.weight for document in documents], np.float32
     )
   if not read.has_labels:
-    encoded = tokenizer.encode_batch([document.text for document in documents])
+    encode_texts = tokenizer.encode_batch
+    if read.ids_key is not None:
+      encode_texts = ids_tokenizer.encode
+    encoded = encode_texts([document.text for document in documents])
     return Labelled(encoded.tokens, encoded.lengths, None, weights)
   texts = [
     "".join(text for text, _ in document.pieces) for document in documents

@@ -200,7 +200,7 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
       " look at documents first with --preview=5."
     )
   problems = option_fields.problems(options) + _contradictions(options)
-  problems += _label_problems(options)
+  problems += _label_problems(options) + _ids_problems(options)
   if options.train is not None:
     problems += option_fields.problems(options.train)
   if not options.inputs:
@@ -336,6 +336,43 @@ def _label_problems(options: Options) -> list[str]:
       f" {getattr(options, set_keys[0])!r}. Leave one of them out."
     )
   return problems + chats.problems(options.chat, options.has_chats)
+
+
+def _ids_problems(options: Options) -> list[str]:
+  """Returns what is wrong with options of token ids and columns."""
+  problems: list[str] = []
+  try:
+    columns = options.columns
+  except errors.PrepareError as error:
+    return [str(error)]
+  if columns and options.format == RECORDS:
+    problems.append(
+      "`--format` must be zarr with columns, for which records of ArrayRecord"
+      f" have no place, got {', '.join(columns)}. Leave one of them out."
+    )
+  if options.ids_key is None:
+    needs_ids = {"column": options.column} | {
+      name: getattr(options.tokenizer, name)
+      for name in ("pad_id", "eos_id", "bos_id", "adds_eos", "adds_bos")
+    }
+    return problems + [
+      f"`--{name}` must not be given without --ids_key, got {value!r}. Name the"
+      " key of token ids, or leave it out."
+      for name, value in needs_ids.items()
+      if value not in (None, False, ())
+    ]
+  return problems + [
+    f"`--{name}` must not be given with --ids_key, whose documents have no"
+    " text. Leave one of them out."
+    for name, value in (
+      ("messages_key", options.messages_key),
+      ("prompt_key", options.prompt_key),
+      ("chosen_key", options.chosen_key),
+      ("filter", options.filter),
+      ("train_tokenizer", options.train),
+    )
+    if value is not None
+  ]
 
 
 def _check_tokenizer(options: Options) -> None:

@@ -9,6 +9,7 @@ crc32c of every block: a range can be read and checked without the rest.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -21,6 +22,7 @@ from chomp_data import errors
 from chomp_data.prepare import scratch
 from chomp_data.storage import checked_file
 from chomp_data.storage import checksums
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores.zarr import document_arrays
 from chomp_data.stores.zarr import manifest as manifest_lib
 
@@ -76,6 +78,7 @@ class PartWriter:
     has_meta: bool,
     has_labels: bool,
     has_weights: bool,
+    columns: Mapping[str, columns_lib.Column],
   ):
     """Writes nothing yet.
 
@@ -86,12 +89,15 @@ class PartWriter:
       has_meta: Whether documents have a string in addition to their id.
       has_labels: Whether tokens have weights.
       has_weights: Whether documents have weights.
+      columns: What is stored beside tokens and documents.
     """
     self._directory = directory
     self._key = key
     self._token_dtype = token_dtype
-    names = manifest_lib.array_names(has_meta, has_labels, has_weights)
-    self._documents = document_arrays.DocumentArrays(names, token_dtype)
+    names = manifest_lib.array_names(has_meta, has_labels, has_weights, columns)
+    self._documents = document_arrays.DocumentArrays(
+      names, token_dtype, columns
+    )
     self._values: dict[str, list[np.ndarray]] = {
       name: [] for name in names if name != "tokens"
     }
@@ -114,6 +120,7 @@ class PartWriter:
     meta: Sequence[str] | None = None,
     labels: tuple[np.ndarray, np.ndarray] | None = None,
     weights: np.ndarray | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
   ) -> None:
     """Adds documents that have tokens.
 
@@ -125,9 +132,12 @@ class PartWriter:
       labels: Of runs of tokens that weigh the same, where there are labels:
         the first token int64[R], from 0 on, and the weight float[R].
       weights: float[N], where documents have them.
+      columns: Values by column, [tokens, ...] or [N].
     """
     runs = None if labels is None else (labels[0], self._levels_of(labels[1]))
-    added = self._documents.add(tokens, lengths, names, meta, runs, weights)
+    added = self._documents.add(
+      tokens, lengths, names, meta, runs, weights, columns
+    )
     self._blocks.write(added.pop("tokens"))
     self._num_tokens += len(tokens)
     for name, values in added.items():

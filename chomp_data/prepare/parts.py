@@ -104,7 +104,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
       " encoded. Run again."
     )
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
-  if tokenizer.takes_bytes:
+  if tokenizer.takes_bytes and options.read.ids_key is None:
     dtype = np.dtype(np.uint8)  # No token of a text is a special one.
   num_empty = num_documents = done = 0
   has_meta = options.read.has_meta
@@ -116,6 +116,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     has_meta=has_meta,
     has_labels=options.read.has_labels,
     has_weights=options.read.weight_key is not None,
+    columns=options.read.columns,
   ) as writer:
     for documents, encoded in _encoded(task, tokenizer, rejected):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
@@ -136,6 +137,12 @@ def make_part(task: PartTask) -> part_files.PartRow:
         [document.meta for document in documents] if has_meta else None,
         encoded.labels,
         weights,
+        {
+          name: np.concatenate(
+            [document.columns[name] for document in documents] or [()]
+          )
+          for name in options.read.columns
+        },
       )
       # Text is less than the bytes of its records, or compressed.
       progress.report(min(done, task.size), num_documents)
@@ -178,5 +185,5 @@ def _check_ids(
     raise errors.PrepareError(
       f"token ids must be below the vocabulary size {vocab_size}, got"
       f" {tokens.max()} in document {name!r}. The tokenizer contradicts"
-      " itself: use another."
+      " itself or, with --ids_key, is not theirs: use another."
     )

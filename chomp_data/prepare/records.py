@@ -12,11 +12,15 @@ from types import MappingProxyType
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
+
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.prepare import chats
 from chomp_data.prepare import filters
 from chomp_data.prepare import option_fields
+from chomp_data.prepare import tokenized
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import document_fields
 
 ENCODING_ERRORS = ("strict", "replace")
@@ -75,6 +79,12 @@ class DocumentOptions:
     rejected_key: The key of the other answer.
     weight_key: The key of a document's weight in training, a number of 0 or
       more.
+    ids_key: The key of a list of token ids in the place of a text, of the
+      tokenizer that --tokenizer or --vocab_size and special ids name.
+    column: A column of --ids_key's tokens and its key, as
+      'teacher:float16[8]@target' for 8 numbers per token that are of the
+      prediction of the next one; docs/columns.md.
+    document_column: A column of documents and its key, as 'margin:float32'.
   """
 
   text_key: str = _key("text", option_fields.ALWAYS)
@@ -112,6 +122,24 @@ class DocumentOptions:
   chosen_key: str | None = _key(None)
   rejected_key: str | None = _key(None)
   weight_key: str | None = _key(None)
+  ids_key: str | None = _key(None)
+  column: tuple[str, ...] = option_fields.option(
+    (), identity=option_fields.CHANGED
+  )
+  document_column: tuple[str, ...] = option_fields.option(
+    (), identity=option_fields.CHANGED
+  )
+
+  @property
+  def columns(self) -> Mapping[str, columns_lib.Column]:
+    """What stores hold beside tokens and documents, by name."""
+    return tokenized.columns_of(self.column, self.document_column)
+
+  @property
+  def array_keys(self) -> frozenset[str]:
+    """The keys of lists of numbers."""
+    keys = (self.ids_key, *(text.partition(":")[0] for text in self.column))
+    return frozenset(key for key in keys if key is not None)
 
   @property
   def has_labels(self) -> bool:
@@ -140,6 +168,8 @@ class DocumentOptions:
     if self.has_pairs:
       answers = "chosen_key", "rejected_key"
       return answers if self.prompt_key is None else ("prompt_key", *answers)
+    if self.ids_key is not None:
+      return ("ids_key",)
     if self.prompt_key is not None and self.completion_key is not None:
       return "prompt_key", "completion_key"
     return ("text_key",)
@@ -153,6 +183,7 @@ class DocumentOptions:
   def keys(self) -> tuple[str, ...]:
     """Every key that is looked for: nothing else of a record is needed."""
     keys = (*self.text_keys, self.id_key, *self._all_meta, self.weight_key)
+    keys += tuple(self.columns)
     if self.has_chats:
       keys += self.chat.keys
     if self.filter is not None:
@@ -167,6 +198,9 @@ class DocumentOptions:
       flags = dict.fromkeys(self._all_meta, self._meta_flag) | flags
     if self.weight_key is not None:
       flags.setdefault(self.weight_key, "weight_key")
+    for name, column in self.columns.items():
+      of_tokens = column.per == columns_lib.TOKEN
+      flags.setdefault(name, "column" if of_tokens else "document_column")
     return flags
 
   @property
@@ -212,6 +246,7 @@ class Document(NamedTuple):
     weight: What multiplies the weights of its tokens.
     has_id: Whether its record has an id.
     counts: Of a chat, how its turns end; see `chats`.
+    columns: The values of its tokens, or its own [1], by column.
   """
 
   name: str
@@ -221,6 +256,7 @@ class Document(NamedTuple):
   weight: float = 1.0
   has_id: bool = True
   counts: Mapping[str, int] = MappingProxyType({})
+  columns: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 def documents(
@@ -295,7 +331,9 @@ def _pair(
       "no pair",
     )
   *prompt, chosen, rejected = values
-  for half, answer in (("chosen", chosen), ("rejected", rejected)):
+  for i, (half, answer) in enumerate(
+    (("chosen", chosen), ("rejected", rejected))
+  ):
     counts: Mapping[str, int] = {}
     if True in are_texts:
       start = _text(prompt[0], options, where) if prompt else ""
@@ -307,7 +345,10 @@ def _pair(
       (chat,) = _chats(messages, record, where, options, len(start))
       pieces, counts = chat.pieces, chat.counts
     whole = _document(record, name, where, options, pieces)
-    yield whole._replace(name=f"{whole.name}#{half}", counts=counts)
+    columns = {n: values[i : i + 1] for n, values in whole.columns.items()}
+    yield whole._replace(
+      name=f"{whole.name}#{half}", counts=counts, columns=columns
+    )
 
 
 def _common(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
@@ -345,6 +386,10 @@ def _document(
   if options.has_labels:
     text: str | bytes = "".join(piece for piece, _ in pieces)
     check_size(text, where, options)
+  elif options.ids_key is not None:
+    ids = _required_value(record, options.ids_key, "ids_key", where)
+    text = tokenized.text_of_ids(ids, options.ids_key, where)
+    check_size(text, where, options)
   else:
     value = record.get(options.text_key)
     if not isinstance(value, (str, bytes)):
@@ -364,6 +409,13 @@ def _document(
     pieces,
     _weight(record, where, options),
     identity is not None,
+    columns=tokenized.values_of(
+      options.columns,
+      lambda key, flag: _required_value(record, key, flag, where),
+      len(text) // 4,
+      2 if options.has_pairs else None,
+      where,
+    ),
   )
 
 

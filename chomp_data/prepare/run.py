@@ -575,6 +575,7 @@ def _has_contents(run: _Run, store: stores.Store, encoded: _Encoded) -> bool:
     arrays=entries,
     levels=shards.levels_of(encoded.rows),
     pairs=run.options.has_pairs,
+    columns=run.options.columns,
   )
   return manifest_lib.content_hash(manifest) == store.hash
 
@@ -625,6 +626,7 @@ def _arrays(
     encoded.keys,
     encoded.rows,
     token_dtype=manifest_lib.token_dtype(encoded.tokenizer.info.vocab_size),
+    columns=options.columns,
     chunk=options.chunk,
     compression=options.compression,
     parts=encoded.directory,
@@ -675,4 +677,5 @@ def assemble_store(
     prepared=prepared,
     levels=shards.levels_of(encoded.rows),
     pairs=options.has_pairs,
+    columns=options.columns,
   )

@@ -13,6 +13,7 @@ a pure function of these parts, for any process; it also hashes the blocks of
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
@@ -24,6 +25,7 @@ from chomp_data import errors
 from chomp_data.prepare import lazy
 from chomp_data.prepare import part_files
 from chomp_data.prepare import scratch
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -178,6 +180,7 @@ def tasks(
   rows: Sequence[part_files.PartRow],
   *,
   token_dtype: str,
+  columns: Mapping[str, columns_lib.Column],
   chunk: int,
   compression: str,
   parts: str,
@@ -190,6 +193,7 @@ def tasks(
     keys: The names of all parts, in order.
     rows: What is in each.
     token_dtype: The dtype of the tokens.
+    columns: What is stored beside tokens and documents.
     chunk: Elements of a chunk.
     compression: 'none' or 'zstd'.
     parts: The directory or URL of parts.
@@ -199,7 +203,9 @@ def tasks(
   shard = chunk * array_layout.DEFAULT_CHUNKS_PER_SHARD
   levels = levels_of(rows)
   arrays = {}
-  for name, joined in _joined(keys, rows, token_dtype).items():
+  for name, joined in _joined(
+    keys, rows, manifest_lib.dtypes(token_dtype, columns)
+  ).items():
     layout = array_layout.ArrayLayout(
       joined.dtype, joined.size, chunk, shard, compression
     )
@@ -231,7 +237,9 @@ def _bounds(
 
 
 def _joined(
-  keys: Sequence[str], rows: Sequence[part_files.PartRow], token_dtype: str
+  keys: Sequence[str],
+  rows: Sequence[part_files.PartRow],
+  dtypes: Mapping[str, str],
 ) -> dict[str, _Joined]:
   """Returns how arrays are made of parts."""
   documents = np.asarray([row.num_documents for row in rows])
@@ -240,7 +248,6 @@ def _joined(
     name: np.asarray([row.size(name) for row in rows])
     for name in rows[0].sections
   }
-  dtypes = {**manifest_lib.DTYPES, "tokens": token_dtype}
   zeros = np.zeros(len(rows), np.int64)
 
   def joined(name, counts, adds=zeros, skips=zeros, before=None, after=None):
@@ -264,6 +271,9 @@ def _joined(
       arrays[of] = joined(of, sizes[of])
   if "document_weights" in sizes:
     arrays["document_weights"] = joined("document_weights", documents)
+  for name, counts in sizes.items():
+    if name.startswith(columns_lib.ARRAY_PREFIX):
+      arrays[name] = joined(name, counts)
   if "label_starts" in sizes:
     # A run that continues in the next part is one.
     skips, last = [], None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
   from chomp_data.stores.base import document_meta as document_meta
   from chomp_data.stores.base import read_document as read_document
   from chomp_data.stores.base import Store as Store
+  from chomp_data.stores.columns import Column as Column
   from chomp_data.stores.concatenated import as_one as as_one
   from chomp_data.stores.grain_source import from_source as from_source
   from chomp_data.stores.grain_source import SourceStore as SourceStore
@@ -51,6 +52,7 @@ _LAZY = {
   "document_meta": "chomp_data.stores.base",
   "read_document": "chomp_data.stores.base",
   "Store": "chomp_data.stores.base",
+  "Column": "chomp_data.stores.columns",
   "as_one": "chomp_data.stores.concatenated",
   "from_source": "chomp_data.stores.grain_source",
   "SourceStore": "chomp_data.stores.grain_source",

@@ -27,6 +27,7 @@ from chomp_data import schema
 from chomp_data.index import integers
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import modification_guard
@@ -90,6 +91,7 @@ class Opened:
     labels: The levels of tokens; None: all are trained on.
     weights: float32 per document, what multiplies the levels of its tokens;
       None: 1.
+    columns: By name, what is stored beside tokens and documents.
     guard: The files that must stay as they are, or None: nothing to compare.
     tokenizer_file: Returns the file of the tokenizer, or raises StoreError;
       None where there is none.
@@ -115,6 +117,9 @@ class Opened:
   meta: texts.Texts | None = None
   labels: labels_lib.Runs | None = None
   weights: labels_lib.Values | None = None
+  columns: Mapping[str, columns_lib.StoredColumn] = dataclasses.field(
+    default_factory=dict
+  )
   guard: modification_guard.ModificationGuard | None = None
   tokenizer_file: Callable[[], bytes] | None = None
   chats: Mapping[str, Any] = dataclasses.field(default_factory=dict)

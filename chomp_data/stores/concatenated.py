@@ -19,6 +19,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.storage import chunk_cache
 from chomp_data.stores import base
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import span_reads
 from chomp_data.stores import texts
@@ -73,6 +74,7 @@ class ConcatenatedStore(base.Store):
         else None
       ),
       weights=_Weights(self.members, documents.parts) if has_weights else None,
+      columns=_columns(self.members, tokens.parts, documents.parts),
       tokenizer_file=members[0].tokenizer_file,
       # Documents that need EOS, and that have it.
       chats={
@@ -312,6 +314,69 @@ class _Tokens:
     total = max(1, self.parts.total)
     for store in self._members:
       store.set_cache(cache_bytes * store.num_tokens // total)
+
+
+class _Column(columns_lib.StoredColumn):
+  """The values that several stores have of a column; some may have none."""
+
+  def __init__(self, members: Sequence[base.Store], name: str, parts: _Parts):
+    """Reads nothing; `parts` are of tokens or documents."""
+    self._members = [store.opened.columns.get(name) for store in members]
+    self._parts = parts
+    self.column = next(filter(None, self._members)).column
+    self.lacking = tuple(
+      path
+      for store, member in zip(members, self._members, strict=True)
+      for path in ((store.path,) if member is None else member.lacking)
+    )
+
+  def copy(
+    self,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    out: np.ndarray,
+    positions: np.ndarray,
+  ) -> None:
+    """Copies spans of the stores that have the column."""
+    span_reads.check_spans(
+      starts, lengths, self._parts.total, positions, len(out)
+    )
+    for i, first, length, position in self._parts.split_spans(
+      starts, lengths, positions
+    ):
+      member = self._members[i]
+      if member is not None:
+        member.copy(first, length, out, position)
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Requests the values of spans of the stores that have the column."""
+    for i, first, length, _ in self._parts.split_spans(starts, lengths, starts):
+      member = self._members[i]
+      if member is not None:
+        member.prefetch(first, length)
+
+
+def _columns(
+  members: Sequence[base.Store], tokens: _Parts, documents: _Parts
+) -> dict[str, columns_lib.StoredColumn]:
+  """Returns the columns that some of the stores have.
+
+  Raises:
+    StoreError: If two stores have different ones of a name.
+  """
+  columns_lib.check_alike(
+    [(store.path, store.opened.columns) for store in members], complete=False
+  )
+  stored = [store.opened.columns for store in members]
+  per_token = {
+    name: values.column.per == columns_lib.TOKEN
+    for columns in stored
+    for name, values in columns.items()
+  }
+  return {
+    name: _Column(members, name, tokens if of_token else documents)
+    for name, of_token in per_token.items()
+  }
 
 
 class _Weights:

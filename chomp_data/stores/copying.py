@@ -21,6 +21,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.storage import publish
 from chomp_data.stores import base
+from chomp_data.stores import columns
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import destination
@@ -42,6 +43,8 @@ class DocumentBatch:
     meta: Metadata of each, or None where the store has none.
     label_levels: uint8[sum of lengths] where the store has labels, or None.
     weights: float32[N] where it has weights, or None.
+    token_columns: Values of the tokens by column.
+    document_columns: Values of the documents by column.
   """
 
   first: int
@@ -51,6 +54,8 @@ class DocumentBatch:
   meta: list[str] | None
   label_levels: np.ndarray | None
   weights: np.ndarray | None
+  token_columns: Mapping[str, np.ndarray]
+  document_columns: Mapping[str, np.ndarray]
 
   def select(self, mask: np.ndarray) -> "DocumentBatch":
     """Returns the documents of a mask bool[N]."""
@@ -64,6 +69,8 @@ class DocumentBatch:
       None if self.meta is None else [self.meta[i] for i in pick],
       None if self.label_levels is None else self.label_levels[of_token],
       None if self.weights is None else self.weights[mask],
+      {name: values[of_token] for name, values in self.token_columns.items()},
+      {name: values[mask] for name, values in self.document_columns.items()},
     )
 
 
@@ -103,7 +110,20 @@ def _document_batch(
     else None,
     labels,
     weights,
+    _values(store, columns.TOKEN, int(start[0]), int(start[0] + total[0])),
+    _values(store, columns.DOCUMENT, first, first + len(lengths)),
   )
+
+
+def _values(
+  store: base.Store, per: str, first: int, stop: int
+) -> dict[str, np.ndarray]:
+  """Returns what a store's columns hold of some tokens or documents."""
+  return {
+    name: stored.read(first, stop)
+    for name, stored in store.opened.columns.items()
+    if stored.column.per == per
+  }
 
 
 def writer_of(
@@ -115,7 +135,7 @@ def writer_of(
 
   Args:
     directory: A path where nothing exists.
-    store: The other one: its tokenizer, labels, weights and metadata.
+    store: The other one: its tokenizer, labels, weights, metadata and columns.
     **options: Of `StoreWriter`: compression, chunk, chunks_per_shard.
   """
   kind = store.opened.tokenizer.kind
@@ -128,6 +148,9 @@ def writer_of(
     levels=store.labels.levels.tolist() if store.labels.has_runs else None,
     has_weights=store.labels.has_document_weights,
     pairs=store.opened.pairs,
+    columns={
+      name: stored.column for name, stored in store.opened.columns.items()
+    },
     **options,
   )
 
@@ -141,6 +164,7 @@ def append(writer: store_writer.StoreWriter, batch: DocumentBatch) -> None:
     batch.meta,
     batch.label_levels,
     batch.weights,
+    {**batch.token_columns, **batch.document_columns},
   )
 
 
@@ -199,6 +223,9 @@ def copy(
 
 def check_alike(stores: Sequence[base.Store]) -> None:
   """Raises StoreError where stores do not keep the same of their documents."""
+  columns.check_alike(
+    [(store.path, store.opened.columns) for store in stores], complete=True
+  )
   first = stores[0]
   for other in stores[1:]:
     if (other.opened.meta is None) != (first.opened.meta is None):

@@ -55,6 +55,8 @@ class RemainderStore(base.Store):
       meta=None if whole.meta is None else _Texts(whole.meta, pieces),
       labels=whole.labels or labels_lib.AllTrained(whole.num_tokens),
       weights=None if weights is None else _Weights(weights, pieces),
+      # Rows of pieces are read as rows of the whole store.
+      columns={},
     )
 
 

@@ -3,6 +3,7 @@
 """Tiny real stores for tests."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
 import os
@@ -33,6 +34,8 @@ def make_store(
   label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
   weights: Iterable[float] | None = None,
   pairs: bool = False,
+  columns: Mapping[str, stores.Column] | None = None,
+  column_values: Mapping[str, Iterable[Any]] | None = None,
 ) -> stores.Store:
   """Writes a store with chunks so small that spans cross them.
 
@@ -53,6 +56,8 @@ def make_store(
     label_levels: With `levels`, of each document the levels of its tokens.
     weights: Weights of documents, or None.
     pairs: Whether documents 2k and 2k + 1 are preference pair k.
+    columns: What is stored beside tokens and documents, by name.
+    column_values: By column, of each document its values.
 
   Returns:
     The store, opened.
@@ -83,6 +88,8 @@ def make_store(
     label_levels=label_levels,
     weights=weights,
     pairs=pairs,
+    columns=columns,
+    column_values=column_values,
   )
 
 

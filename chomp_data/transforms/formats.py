@@ -128,6 +128,31 @@ class AXLearnFormat(grain.transforms.Map):
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class KeepFields(grain.transforms.Map):
+  """Another transform, of whose input some fields are kept.
+
+  Attributes:
+    transform: The other one.
+    names: The fields.
+  """
+
+  transform: grain.transforms.Map
+  names: tuple[str, ...]
+
+  @property
+  def on_devices(self) -> bool:
+    """Whether the other one may run on devices."""
+    return getattr(self.transform, "on_devices", False)
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Applies the other transform; returns its fields and those of `names`."""
+    batch: Any = self.transform.map(element)
+    return {**batch, **{name: element[name] for name in self.names}}
+
+
 def _targets(batch: fields.Batch) -> Any:
   """Returns the token after each column; the last one repeats without one."""
   tokens = batch["tokens"]

@@ -22,31 +22,9 @@ import grain
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.rows import targets
+from chomp_data.rows import field_names
 
 _ALIASES = {"zigzag": "dual_chunk_swap"}
-
-# Fields of all batch formats whose second axis is the columns.
-_COLUMN_FIELDS = frozenset(
-  (
-    *("tokens", "segment_ids", "positions", "loss_mask", "attention_mask"),
-    *("loss_weight", "label_weight", "inputs", "inputs_position"),
-    *("targets_position", "inputs_segmentation", "input_ids", "labels"),
-    *("input_segment_ids", "input_positions"),
-  )
-).union(
-  name.replace("targets", other)
-  for depth in range(1, targets.MAX_TARGETS + 1)
-  for name in targets.names(depth)
-  for other in (
-    "targets",
-    "targets_segmentation",
-    "target_labels",
-    "live_targets",
-  )
-)
-# Those of rows, whatever their width.
-_ROW_FIELDS = frozenset(("document_id", "pair_mask"))
 
 
 def _contiguous(seq_len: int, shards: int) -> np.ndarray:
@@ -147,11 +125,13 @@ class ReorderColumns(grain.transforms.Map):
       ValueError: If a field may have columns and is not declared.
     """
     layout = self.layout
-    columns = _COLUMN_FIELDS.union(layout.fields) - set(layout.row_fields)
+    columns = field_names.OF_COLUMNS.union(layout.fields) - set(
+      layout.row_fields
+    )
     widths = {
       value.shape[1] for name, value in element.items() if name in columns
     }
-    known = columns | _ROW_FIELDS | set(layout.row_fields)
+    known = columns | field_names.OF_ROWS | set(layout.row_fields)
     for name, value in element.items():
       shape = np.shape(value)
       if name not in known and len(shape) > 1 and shape[1] in widths:

@@ -18,12 +18,14 @@ from chomp_data.prepare.reading import base
 from tests import in_process
 
 FLAGS = """
-allow_open_turns bos_token chat_template completion_key compression duplicates
-encoding_errors engine eos_token exclude filter format id_key input
+adds_bos adds_eos allow_open_turns bos_id bos_token chat_template chosen_key
+column completion_key compression document_column duplicates encoding_errors
+engine eos_id eos_token exclude filter format id_key ids_key input
 max_document_bytes message_keys message_roles messages_key meta_default meta_key
-meta_keys on_error output overwrite pad_token parse_arguments preview prompt_key
-special_token template_kwargs template_kwargs_key text_key tiktoken_pattern
-tokenizer tools_key train_tokenizer turns vocab_size weight_key workers
+meta_keys on_error output overwrite pad_id pad_token parse_arguments preview
+prompt_key rejected_key special_token template_kwargs template_kwargs_key
+text_key tiktoken_pattern tokenizer tools_key train_tokenizer turns vocab_size
+weight_key workers
 """
 
 # Digests of identities that stores of 0.1 have in their manifests.
@@ -81,7 +83,8 @@ def test_documents_are_read_as_parts_of_older_versions_say():
     "text_key", "id_key", "encoding_errors", "raw", "meta_key", "meta_keys",
     "meta_default", "max_document_bytes", "filter", "filter_sha256",
     "duplicates", "messages_key", "chat", "prompt_key", "completion_key",
-    "weight_key",
+    "weight_key", "chosen_key", "rejected_key", "ids_key", "column",
+    "document_column",
   }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from tests.golden import corpora
 LENGTHS = [30, 0, 25, 41, 3]
 
 
-@pytest.fixture(scope="module", params=["none", "zstd", "labels"])
+@pytest.fixture(scope="module", params=["none", "zstd", "labels", "columns"])
 def original(request, tmp_path_factory):
   """A store of two shards and more of each array."""
   rng = np.random.default_rng(0)
@@ -41,6 +41,18 @@ def original(request, tmp_path_factory):
         weights=[1.0, 0.0, 2.5, 1.0, 3.0],
       ).path
     )
+  columns = {}
+  if request.param == "columns":
+    columns = {
+      "columns": {
+        "quality": stores.Column("float16", (2,)),
+        "margin": stores.Column("int32", per="document"),
+      },
+      "column_values": {
+        "quality": [rng.normal(size=(n, 2)) for n in LENGTHS],
+        "margin": [5, 4, 3, 2, 1],
+      },
+    }
   return pathlib.Path(
     testing_stores.make_store(
       tmp_path_factory.mktemp("original") / "store",
@@ -48,7 +60,8 @@ def original(request, tmp_path_factory):
       ids=["first", "", "third/file.txt", "x", "last"],
       chunk=4,
       chunks_per_shard=3,
-      compression=request.param,
+      compression="none" if columns else request.param,
+      **columns,
     ).path
   )
 
@@ -69,6 +82,9 @@ def read_all(path):
     for name in set(group) & set(store.manifest.arrays):
       array = store.arrays.array(name)
       array.read(0, array.entry.layout.size)
+  for name, stored in store.opened.columns.items():
+    per_token = store.manifest.columns[name].per == "token"
+    stored.read(0, store.num_tokens if per_token else store.num_documents)
   for document in range(store.num_documents):
     stores.read_document(store, document)
   list(store.iter_lengths(2))
@@ -241,7 +257,7 @@ def test_a_newer_schema_is_named(copy):
   values = json.loads(file.read_bytes())
   values["schema"] = 7
   file.write_text(json.dumps(values))
-  assert_refused(copy, "schema of 1, 2, got 7")
+  assert_refused(copy, "schema of 1, 2, 3, got 7")
 
 
 def edits(values):

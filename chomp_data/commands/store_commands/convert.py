@@ -29,6 +29,11 @@ def add(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     "--overwrite", action="store_true", help="replace what is there"
   )
+  parser.add_argument(
+    "--drop_columns",
+    action="store_true",
+    help="leave columns out, for which ArrayRecord has no place",
+  )
   shared.add_kinds(parser)
 
 
@@ -41,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
         store,
         args.output,
         overwrite=args.overwrite,
+        drop_columns=args.drop_columns,
         progress=progress.update,
       )
   else:

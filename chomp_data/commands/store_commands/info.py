@@ -82,6 +82,10 @@ def record(store: stores.Store) -> dict[str, Any]:
   if store.labels.has_runs or store.labels.has_weights:
     # As short as float32 needs: 0.3, not 0.30000001192092896.
     fields["levels"] = [float(str(level)) for level in store.labels.levels]
+  if store.opened.columns:
+    fields["columns"] = {
+      name: str(stored.column) for name, stored in store.opened.columns.items()
+    }
   return fields
 
 

@@ -101,7 +101,10 @@ def numbered(
     rows_batch = batch.slice(begin, step)
     try:
       values = [
-        _values(rows_batch, key, key == options.text_key) for key in keys
+        [*map(_array, _column(rows_batch, key))]
+        if key in options.array_keys
+        else _values(rows_batch, key, key == options.text_key)
+        for key in keys
       ]
       if options.has_chats:
         chat_keys = (*options.text_keys, *options.chat.keys)
@@ -139,12 +142,8 @@ def _values(batch: Any, key: str, as_bytes: bool) -> list[Any]:
     inside the error.
   """
   import pyarrow as arrow  # pyright: ignore
-  import pyarrow.compute as compute  # pyright: ignore
 
-  path = _path(batch.schema, key) or []
-  column = batch.column(path[0])
-  for field in path[1:]:
-    column = compute.struct_field(column, field)  # pyright: ignore
+  column = _column(batch, key)
   kind = column.type
   if arrow.types.is_dictionary(kind):
     column, kind = column.dictionary_decode(), kind.value_type
@@ -164,6 +163,34 @@ def _values(batch: Any, key: str, as_bytes: bool) -> list[Any]:
     return column.to_pylist()
   except UnicodeDecodeError:
     return [_python(value) for value in column]
+
+
+def _column(batch: Any, key: str) -> Any:
+  """Returns what rows have under a key, as an array of Arrow."""
+  import pyarrow.compute as compute  # pyright: ignore
+
+  path = _path(batch.schema, key) or []
+  column = batch.column(path[0])
+  for field in path[1:]:
+    column = compute.struct_field(column, field)  # pyright: ignore
+  return column
+
+
+def _array(row: Any) -> Any:
+  """Returns a list as an array; what is no even list as Python has it."""
+  import pyarrow.compute as compute  # pyright: ignore
+
+  values = getattr(row, "values", None)
+  shape = [] if values is None else [len(values)]
+  while values is not None and hasattr(values.type, "value_field"):
+    sides = compute.unique(compute.list_value_length(values))  # pyright: ignore
+    if values.null_count or len(sides) > 1:
+      return row.as_py()
+    shape.append(sides[0].as_py() if len(sides) else 0)
+    values = values.flatten()
+  if values is None or values.null_count:
+    return row.as_py()
+  return values.to_numpy(zero_copy_only=False).reshape(shape)
 
 
 def _without_nulls(value: Any) -> Any:

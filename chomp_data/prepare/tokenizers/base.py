@@ -109,6 +109,12 @@ class TokenizerSpec:
       one of r50k_base, cl100k_base, o200k_base; known for the files of these.
     special_tokens: A special token of a tiktoken file, as
       '<|endoftext|>=50256'; without an id it takes the next.
+    vocab_size: With --ids_key and without a tokenizer, ids are below it.
+    pad_id: With --ids_key, the padding token.
+    eos_id: With --ids_key, the end-of-document token.
+    bos_id: With --ids_key, the begin-of-document token.
+    adds_eos: With --ids_key, whether documents end with --eos_id already.
+    adds_bos: With --ids_key, whether documents begin with --bos_id already.
   """
 
   source: str = option_fields.option("byte", flag="tokenizer")
@@ -119,6 +125,12 @@ class TokenizerSpec:
   special_tokens: tuple[str, ...] = option_fields.option(
     (), flag="special_token"
   )
+  vocab_size: int | None = option_fields.option(None, flag=None)
+  pad_id: int | None = option_fields.option(None)
+  eos_id: int | None = option_fields.option(None)
+  bos_id: int | None = option_fields.option(None)
+  adds_eos: bool = option_fields.option(False)
+  adds_bos: bool = option_fields.option(False)
 
 
 def threads() -> int:

@@ -11,6 +11,7 @@ from chomp_data import stores
 from chomp_data.prepare.tokenizers import base
 from chomp_data.prepare.tokenizers import byte_tokenizer
 from chomp_data.prepare.tokenizers import huggingface
+from chomp_data.prepare.tokenizers import ids_tokenizer
 from chomp_data.prepare.tokenizers import sentence_piece
 from chomp_data.prepare.tokenizers import tiktoken_ranks
 from chomp_data.storage import opening
@@ -52,6 +53,8 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
     PrepareError: If the file cannot be read, is no tokenizer, or has no token
       of a given name.
   """
+  if spec.vocab_size is not None:
+    return ids_tokenizer.IdsTokenizer(spec)
   if spec.source == BYTE:
     base.refuse_options(
       spec,

@@ -46,6 +46,7 @@ def write(
   *,
   file_bytes: int = DEFAULT_FILE_BYTES,
   overwrite: bool = False,
+  drop_columns: bool = False,
   progress: Callable[[int], object] = lambda num_tokens: None,
 ) -> None:
   """Writes what a store holds as ArrayRecord files, published at the end.
@@ -57,18 +58,25 @@ def write(
     path: The directory to create.
     file_bytes: Bytes of tokens that begin another file.
     overwrite: Whether such a directory there may be replaced.
+    drop_columns: Whether columns of the store are left out.
     progress: Called with the number of tokens of each batch.
 
   Raises:
-    StoreError: If the store has labels or is damaged, or there is something at
-      the path.
+    StoreError: If the store has labels or columns or is damaged, or there is
+      something at the path.
   """
   # Checked before it is a `Path`, for which a URL is a relative path.
   opening.open_local(path)
   path = pathlib.Path(path)
   check = functools.partial(check_destination, path, overwrite)
   with publish.new_directory(path, check) as staging:
-    write_files(store, staging, file_bytes=file_bytes, progress=progress)
+    write_files(
+      store,
+      staging,
+      file_bytes=file_bytes,
+      drop_columns=drop_columns,
+      progress=progress,
+    )
 
 
 def write_files(
@@ -77,6 +85,7 @@ def write_files(
   *,
   file_bytes: int = DEFAULT_FILE_BYTES,
   prepared: Mapping[str, Any] | None = None,
+  drop_columns: bool = False,
   progress: Callable[[int], object] = lambda num_tokens: None,
 ) -> None:
   """Writes the files to a directory that does not exist.
@@ -86,6 +95,7 @@ def write_files(
     staging: The directory.
     file_bytes: As in `write`.
     prepared: How the store was made, JSON values.
+    drop_columns: As in `write`.
     progress: As in `write`.
   """
   if store.opened.pairs:
@@ -97,6 +107,12 @@ def write_files(
     raise errors.StoreError(
       f"{store.path} must be without labels and weights to be written as"
       " ArrayRecord, which has no place for them, got some. Keep it in zarr."
+    )
+  if store.opened.columns and not drop_columns:
+    raise errors.StoreError(
+      f"{store.path} must be without columns to be written as ArrayRecord,"
+      f" which has no place for them, got {', '.join(store.opened.columns)}."
+      " Keep it in zarr, or drop them with --drop_columns."
     )
   info = store.opened.tokenizer
   dtype = np.dtype(manifest.token_dtype(info.vocab_size)).newbyteorder("<")

@@ -17,9 +17,10 @@ import numpy as np
 
 from chomp_data.index import memo
 from chomp_data.storage import checksums
+from chomp_data.stores import columns
 from chomp_data.stores import span_reads
 
-DTYPES = ("uint8", "uint16", "uint32", "int64", "float32")
+DTYPES = tuple(dict.fromkeys((*columns.DTYPES, "int64")))
 COMPRESSIONS = ("none", "zstd")
 DEFAULT_CHUNK = span_reads.DEFAULT_CHUNK_TOKENS
 DEFAULT_CHUNKS_PER_SHARD = 256
@@ -52,7 +53,9 @@ class ArrayLayout:
   @property
   def numpy_dtype(self) -> np.dtype:
     """The dtype of the values as they are stored."""
-    return np.dtype(self.dtype).newbyteorder("<")
+    # bfloat16 is read and written by its bits: NumPy has no such buffers.
+    name = "uint16" if self.dtype == "bfloat16" else self.dtype
+    return np.dtype(name).newbyteorder("<")
 
   @property
   def chunk_bytes(self) -> int:
@@ -107,7 +110,7 @@ class ArrayLayout:
   def zarr_json(self) -> bytes:
     """Returns the array's zarr v3 metadata, always the same bytes."""
     little = {"name": "bytes", "configuration": {"endian": "little"}}
-    if self.dtype == "uint8":
+    if self.numpy_dtype.itemsize == 1:
       little = {"name": "bytes"}
     inner = [little]
     if self.compression == "zstd":
@@ -118,7 +121,7 @@ class ArrayLayout:
       "node_type": "array",
       "shape": [self.size],
       "data_type": self.dtype,
-      "fill_value": 0.0 if self.dtype == "float32" else 0,
+      "fill_value": _zero(self.dtype),
       "chunk_grid": {
         "name": "regular",
         "configuration": {"chunk_shape": [self.shard]},
@@ -140,6 +143,13 @@ class ArrayLayout:
       ],
     }
     return (json.dumps(metadata, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _zero(dtype: str) -> bool | int | float:
+  """Returns 0 as JSON has it of a dtype."""
+  if dtype == "bool":
+    return False
+  return 0.0 if "float" in dtype else 0
 
 
 def shard_file(shard: int) -> str:

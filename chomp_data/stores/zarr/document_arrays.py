@@ -13,11 +13,14 @@ end with, are added by the caller.
 """
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 
@@ -29,15 +32,23 @@ class DocumentArrays:
     num_trained: Their tokens of levels above 0.
     last_level: The level of the last token, -1 before there is one.
     names: The arrays, those that a store may lack included.
+    columns: By name, what is stored beside tokens and documents.
   """
 
-  def __init__(self, names: Collection[str], token_dtype: np.dtype):
+  def __init__(
+    self,
+    names: Collection[str],
+    token_dtype: np.dtype,
+    columns: Mapping[str, columns_lib.Column],
+  ):
     """Nothing yet.
 
     Args:
       names: The arrays that there are.
       token_dtype: The dtype of tokens.
+      columns: The columns that there are.
     """
+    self.columns: Mapping[str, columns_lib.Column] = columns
     self.num_documents: int = 0
     self.num_trained: int = 0
     self.last_level: int = -1
@@ -54,6 +65,7 @@ class DocumentArrays:
     meta: Sequence[str] | None = None,
     runs: tuple[np.ndarray, np.ndarray] | None = None,
     weights: np.ndarray | None = None,
+    columns: Mapping[str, Any] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns what documents add to each array, in its stored dtype.
 
@@ -65,9 +77,11 @@ class DocumentArrays:
       runs: Where there are labels, of runs of tokens of one level the first
         token int64[R], counted from 0, and the level uint8[R].
       weights: float[N], where documents have them.
+      columns: Values by column, [tokens, ...] or [N].
 
     Raises:
-      StoreError: If a text is no string of valid Unicode.
+      StoreError: If a text is no string of valid Unicode, or values of a column
+        are others.
     """
     id_data, id_lengths = _encoded(ids, "id")
     values = {"id_bytes": id_data}
@@ -80,13 +94,37 @@ class DocumentArrays:
     if weights is not None:
       # Not -0.0, which is the same and other bytes.
       values["document_weights"] = np.asarray(weights, np.float32) + 0
+    stored = self._columns(columns or {}, len(tokens), len(lengths))
     values["offsets"] = self._offsets("tokens", lengths)
     values["tokens"] = tokens
     self.num_documents += len(lengths)
-    return {
+    return stored | {
       name: np.ascontiguousarray(values[name], self._dtype(name))
       for name in self.names
+      if name not in stored
     }
+
+  def _columns(
+    self, values: Mapping[str, Any], num_tokens: int, num_documents: int
+  ) -> dict[str, np.ndarray]:
+    """Returns the values of columns as their arrays store them."""
+    if values.keys() != self.columns.keys():
+      raise errors.StoreError(
+        f"`columns` must hold values of {', '.join(self.columns) or 'none'},"
+        f" the columns of the store, got {', '.join(values) or 'none'}. Give"
+        " values of each."
+      )
+    arrays = {}
+    for name, column in self.columns.items():
+      per_token = column.per == columns_lib.TOKEN
+      checked = columns_lib.checked(
+        name, column, values[name], num_tokens if per_token else num_documents
+      )
+      stored = np.ascontiguousarray(checked).reshape(-1)
+      if column.dtype == "bfloat16":
+        stored = stored.view(np.uint16)
+      arrays[columns_lib.array_name(name)] = stored
+    return arrays
 
   def _dtype(self, name: str) -> np.dtype:
     if name == "tokens":

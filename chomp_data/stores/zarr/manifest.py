@@ -12,7 +12,7 @@ Schema 2 keeps what grows with the chunks in tables beside the arrays
 (`chunk_tables`), so that the manifest of any store is small. Schema 1 has it
 all in the manifest, with the SHA-256 of every file; such stores are read for
 ever, and no longer written. Both have the same `hash` where no array is larger
-than a block of `tree_hash`.
+than a block of `tree_hash`. Schema 3 is schema 2 with `columns`.
 """
 
 from collections.abc import Iterable
@@ -29,6 +29,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.storage import relative_names
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import json_values
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
@@ -36,7 +37,9 @@ from chomp_data.stores.zarr import chunk_tables
 
 FORMAT = "chomp_data store"
 SCHEMA = 2
-SCHEMAS = (1, 2)
+# Of stores with columns, and of no others.
+COLUMNS_SCHEMA = 3
+SCHEMAS = (1, SCHEMA, COLUMNS_SCHEMA)
 FILE = "manifest.json"
 RESTORE = "Restore the store from a copy, or prepare it again with --overwrite."
 ARRAYS = ("id_bytes", "id_offsets", "offsets", "tokens")
@@ -119,6 +122,7 @@ class Manifest:
     schema: One of `SCHEMAS`.
     pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
       answer of preference pair k.
+    columns: By name, what is stored beside tokens and documents.
   """
 
   num_documents: int
@@ -131,6 +135,9 @@ class Manifest:
   levels: tuple[float, ...] = ()
   schema: int = SCHEMA
   pairs: bool = False
+  columns: Mapping[str, columns_lib.Column] = dataclasses.field(
+    default_factory=dict
+  )
 
   @property
   def num_bytes(self) -> int:
@@ -157,15 +164,31 @@ class Manifest:
 
 
 def array_names(
-  has_meta: bool, has_labels: bool, has_weights: bool
+  has_meta: bool,
+  has_labels: bool,
+  has_weights: bool,
+  columns: Iterable[str] = (),
 ) -> tuple[str, ...]:
   """Returns the arrays of a store that keeps these of its documents."""
-  names = ARRAYS
+  names = (*ARRAYS, *map(columns_lib.array_name, columns))
   for has_group, group in zip(
     (has_meta, has_labels, has_weights), OPTIONAL_ARRAYS, strict=True
   ):
     names += group if has_group else ()
   return names
+
+
+def dtypes(
+  token_dtype: str, columns: Mapping[str, columns_lib.Column]
+) -> dict[str, str]:
+  """Returns the dtypes of the arrays that a store may have."""
+  return {
+    **DTYPES,
+    "tokens": token_dtype,
+    **{
+      columns_lib.array_name(n): column.dtype for n, column in columns.items()
+    },
+  }
 
 
 def are_levels(weights: Sequence[float]) -> bool:
@@ -200,6 +223,8 @@ def content_hash(manifest: Manifest) -> str:
     identity["levels"] = list(manifest.levels)
   if manifest.pairs:
     identity["pairs"] = True
+  if manifest.columns:
+    identity["columns"] = _columns_json(manifest)
   return hashlib.sha256(canonical_json(identity)).hexdigest()
 
 
@@ -207,7 +232,7 @@ def serialize(manifest: Manifest) -> bytes:
   """Returns the bytes of `manifest.json`, of the newest schema."""
   values: dict[str, Any] = {
     "format": FORMAT,
-    "schema": SCHEMA,
+    "schema": COLUMNS_SCHEMA if manifest.columns else SCHEMA,
     "levels": list(manifest.levels),
     "num_documents": manifest.num_documents,
     "num_tokens": manifest.num_tokens,
@@ -231,6 +256,8 @@ def serialize(manifest: Manifest) -> bytes:
   }
   if manifest.pairs:
     values["pairs"] = True
+  if manifest.columns:
+    values["columns"] = _columns_json(manifest)
   return canonical_json(values | {"digest": json_digest(values)})
 
 
@@ -290,6 +317,10 @@ def json_digest(values: Mapping[str, Any]) -> str:
   return hashlib.sha256(canonical_json(values)).hexdigest()
 
 
+def _columns_json(manifest: Manifest) -> dict[str, Any]:
+  return {name: column.json for name, column in manifest.columns.items()}
+
+
 def _decoded(values: dict[str, Any], path: str) -> Manifest:
   """Returns a manifest of values whose digest is right.
 
@@ -338,7 +369,21 @@ def _decoded(values: dict[str, Any], path: str) -> Manifest:
     levels=decode(tuple[float, ...], get("levels", []), "levels"),
     schema=schema,
     pairs=decode(bool, get("pairs", False), "pairs"),
+    columns=_decoded_columns(get("columns", {})),
   )
+
+
+def _decoded_columns(values: Any) -> dict[str, columns_lib.Column]:
+  """Returns columns; raises ValueError where they are none."""
+  decode, columns = json_values.decode, {}
+  for name, entry in decode(
+    dict[str, dict[str, Any]], values, "columns"
+  ).items():
+    full = {"shape": [], "align": columns_lib.TOKEN, **entry}
+    columns[name] = decode(columns_lib.Column, full, f"columns.{name}")
+    if problem := columns_lib.name_problem(name):
+      raise ValueError(problem)
+  return columns
 
 
 def _check_layout(name: str, layout: array_layout.ArrayLayout) -> None:
@@ -360,7 +405,9 @@ def _check(manifest: Manifest, values: dict[str, Any], data: bytes) -> None:
   if info.kind not in vocabulary.TOKENIZER_FILES:
     raise ValueError(f"`tokenizer.kind` {info.kind!r}")
   has = [not set(group).isdisjoint(arrays) for group in OPTIONAL_ARRAYS]
-  _require_names("arrays", arrays, array_names(*has))
+  _require_names("arrays", arrays, array_names(*has, columns=manifest.columns))
+  if bool(manifest.columns) != (manifest.schema == COLUMNS_SCHEMA):
+    raise ValueError(f"`columns` of schema {manifest.schema}")
   if has[1] != are_levels(manifest.levels) or has[1] != bool(manifest.levels):
     raise ValueError(f"`levels` {manifest.levels}")
   if manifest.pairs and manifest.num_documents % 2:
@@ -373,10 +420,14 @@ def _check(manifest: Manifest, values: dict[str, Any], data: bytes) -> None:
     if not min(1, manifest.num_tokens) <= runs <= manifest.num_tokens:
       raise ValueError(f"`arrays.label_starts.size` {runs}")
     sizes |= {"label_levels": runs, "label_sums": runs + 1}
-  dtypes = {**DTYPES, "tokens": token_dtype(info.vocab_size)}
+  for name, column in manifest.columns.items():
+    per_document = column.per == columns_lib.DOCUMENT
+    count = manifest.num_documents if per_document else manifest.num_tokens
+    sizes[columns_lib.array_name(name)] = count * column.width
+  of_arrays = dtypes(token_dtype(info.vocab_size), manifest.columns)
   for name, entry in arrays.items():
     layout = entry.layout
-    _require(f"arrays.{name}.dtype", layout.dtype, dtypes[name])
+    _require(f"arrays.{name}.dtype", layout.dtype, of_arrays[name])
     _require(f"arrays.{name}.size", layout.size, sizes.get(name, layout.size))
     if layout.compression == "none":
       _require(
@@ -385,7 +436,7 @@ def _check(manifest: Manifest, values: dict[str, Any], data: bytes) -> None:
   _check_files(manifest)
   # What is derived from other values, and that there are no further ones.
   _require("hash", values.get("hash"), manifest.hash)
-  if manifest.schema == SCHEMA and serialize(manifest) != data:
+  if manifest.schema != 1 and serialize(manifest) != data:
     raise ValueError("other fields, `vocab_size` or `token_dtype`")
 
 

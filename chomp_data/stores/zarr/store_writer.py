@@ -24,6 +24,7 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import opening
 from chomp_data.storage import publish
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import labels
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
@@ -50,8 +51,28 @@ def _real(value: Any) -> Any:
 
 _LISTED = schema.Rule("a list, or another iterable", _is_listed)
 _COUNT = schema.integer(1)
+
+
+def _columns(value: Any) -> dict[str, columns_lib.Column]:
+  if not isinstance(value, Mapping):
+    raise TypeError
+  for name, column in value.items():
+    if not isinstance(column, columns_lib.Column) or (
+      columns_lib.name_problem(name)
+    ):
+      raise ValueError
+  return dict(value)
+
+
 _NUMBER = schema.Rule("a number", _real)
 _WRITER_RULES = {
+  "columns": schema.optional(
+    schema.Rule(
+      "a mapping of names to `Column`s, whose names are letters, digits and"
+      " underscores and not those of fields of batches",
+      _columns,
+    )
+  ),
   "levels": schema.optional(schema.sequence(_NUMBER)),
   "tokenizer_info": schema.instance(
     "a `TokenizerInfo`", vocabulary.TokenizerInfo
@@ -89,6 +110,7 @@ class StoreWriter:
     levels: Sequence[float] | None = None,
     has_weights: bool = False,
     pairs: bool = False,
+    columns: Mapping[str, columns_lib.Column] | None = None,
   ):
     """Creates the staging directory.
 
@@ -105,6 +127,7 @@ class StoreWriter:
       has_weights: Whether documents have weights.
       pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
         answer of preference pair k.
+      columns: By name, what is stored beside tokens and documents.
 
     Raises:
       TypeError: If an argument is of a wrong type.
@@ -118,9 +141,14 @@ class StoreWriter:
     self._tokenizer = tokenizer_info
     self._tokenizer_file = tokenizer_file
     self._staging.mkdir(parents=True)
-    names = manifest_lib.array_names(has_meta, levels is not None, has_weights)
-    dtypes = {**manifest_lib.DTYPES, "tokens": self.token_dtype.name}
-    self._documents = document_arrays.DocumentArrays(names, self.token_dtype)
+    columns = columns or {}
+    names = manifest_lib.array_names(
+      has_meta, levels is not None, has_weights, columns
+    )
+    dtypes = manifest_lib.dtypes(self.token_dtype.name, columns)
+    self._documents = document_arrays.DocumentArrays(
+      names, self.token_dtype, columns
+    )
     self._arrays = {
       name: array_writer.ArrayWriter(
         self._staging / name,
@@ -140,6 +168,11 @@ class StoreWriter:
     name = manifest_lib.token_dtype(self._tokenizer.vocab_size)
     return np.dtype(name).newbyteorder("<")
 
+  @property
+  def columns(self) -> Mapping[str, columns_lib.Column]:
+    """What is stored beside tokens and documents, by name."""
+    return self._documents.columns
+
   def __enter__(self) -> "StoreWriter":
     return self
 
@@ -155,6 +188,7 @@ class StoreWriter:
     meta: Sequence[str] | None = None,
     label_levels: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    columns: Mapping[str, Any] | None = None,
   ) -> None:
     """Appends documents.
 
@@ -165,10 +199,12 @@ class StoreWriter:
       meta: N strings, where the store keeps them.
       label_levels: uint8[tokens], the level of each, where there are levels.
       weights: float32[N], of 0 or more, where documents have them.
+      columns: By column, [sum of lengths, *shape] per token, [N] per document.
 
     Raises:
       StoreError: If a token is not below the vocabulary size, the lengths do
-        not add up, or labels are not those that the store was made for.
+        not add up, or labels or columns are not those that the store was made
+        for.
     """
     if tokens.dtype.kind not in "iu" or tokens.ndim != 1:
       raise errors.StoreError(
@@ -208,7 +244,9 @@ class StoreWriter:
       )
     if "document_weights" in self._arrays or weights is not None:
       weights = self._checked_weights(weights, len(ids))
-    added = self._documents.add(tokens, lengths, ids, meta, runs, weights)
+    added = self._documents.add(
+      tokens, lengths, ids, meta, runs, weights, columns
+    )
     for name, values in added.items():
       self._arrays[name].append(values)
 
@@ -248,6 +286,7 @@ class StoreWriter:
       prepared=prepared or {},
       levels=self._levels,
       pairs=self._pairs,
+      columns=self.columns,
     )
 
   def _checked_labels(
@@ -296,6 +335,7 @@ def finish_store(
   prepared: Mapping[str, Any],
   levels: tuple[float, ...],
   pairs: bool = False,
+  columns: Mapping[str, columns_lib.Column] | None = None,
 ) -> manifest_lib.Manifest:
   """Writes all that is not in shard files, the manifest last.
 
@@ -309,6 +349,7 @@ def finish_store(
     prepared: The same.
     levels: The same.
     pairs: The same.
+    columns: The same.
 
   Returns:
     The manifest, written last.
@@ -339,6 +380,8 @@ def finish_store(
     prepared=prepared,
     levels=levels,
     pairs=pairs,
+    schema=manifest_lib.COLUMNS_SCHEMA if columns else manifest_lib.SCHEMA,
+    columns=columns or {},
   )
   for name, data in listed.items():
     directory.put(name, data)
@@ -356,6 +399,8 @@ def finish_store(
   label_levels=schema.optional(_LISTED),
   weights=schema.optional(_LISTED),
   pairs=schema.boolean(),
+  columns=_WRITER_RULES["columns"],
+  column_values=schema.optional(schema.mapping()),
 )
 def write_store(
   path: str | os.PathLike[str],
@@ -374,6 +419,8 @@ def write_store(
   label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
   weights: Iterable[float] | None = None,
   pairs: bool = False,
+  columns: Mapping[str, columns_lib.Column] | None = None,
+  column_values: Mapping[str, Iterable[Any]] | None = None,
 ) -> zarr_store.ZarrStore:
   """Writes documents to a new store, published at the end or not at all.
 
@@ -395,6 +442,9 @@ def write_store(
     weights: As many weights of documents, or None for none.
     pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
       answer of preference pair k.
+    columns: By name, what is stored beside tokens and documents.
+    column_values: By column, of each document the values of its tokens,
+      [length, *shape], or its value.
 
   Returns:
     The store, opened.
@@ -422,9 +472,12 @@ def write_store(
       levels=levels,
       has_weights=weights is not None,
       pairs=pairs,
+      columns=columns,
     ) as writer,
   ):
-    _append_all(writer, documents, ids, meta, label_levels, weights)
+    _append_all(
+      writer, documents, ids, meta, label_levels, weights, column_values or {}
+    )
     writer.finish(prepared=prepared)
   return zarr_store.open_zarr(path)
 
@@ -463,7 +516,8 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
 
 def is_of_store(name: str) -> bool:
   """Returns whether a store may have a file of a name."""
-  return name.partition("/")[0] in {
+  first = name.partition("/")[0]
+  return first.startswith(columns_lib.ARRAY_PREFIX) or first in {
     *manifest_lib.array_names(True, True, True),
     *filter(None, vocabulary.TOKENIZER_FILES.values()),
     chunk_tables.FOLDER,
@@ -478,15 +532,25 @@ def _append_all(
   meta: Iterable[str] | None,
   label_levels: Iterable[np.ndarray | Sequence[int]] | None,
   weights: Iterable[float] | None,
+  column_values: Mapping[str, Iterable[Any]],
 ) -> None:
-  columns = {
+  fields = {name: f"column_values[{name!r}]" for name in column_values}
+  per_document = {
     "ids": map(str, itertools.count()) if ids is None else ids,
     "meta": meta,
     "label_levels": label_levels,
     "weights": weights,
+    **{fields[name]: values for name, values in column_values.items()},
+  }
+  scalars = {
+    name
+    for name, column in writer.columns.items()
+    if column.per == columns_lib.DOCUMENT
   }
   beside = {
-    name: iter(column) for name, column in columns.items() if column is not None
+    name: iter(values)
+    for name, values in per_document.items()
+    if values is not None
   }
   number = 0
   for number, document in enumerate(documents, 1):
@@ -503,6 +567,10 @@ def _append_all(
       [row["meta"]] if "meta" in row else None,
       None if levels is None else np.asarray(levels, np.uint8),
       np.asarray([row["weights"]]) if "weights" in row else None,
+      {
+        name: [row[field]] if name in scalars else row[field]
+        for name, field in fields.items()
+      },
     )
   if ids is None:
     del beside["ids"]

@@ -29,6 +29,7 @@ from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import storage
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import modification_guard
 from chomp_data.stores.zarr import array_layout
@@ -195,6 +196,15 @@ class OpenedZarr:
       weights=levels,
       path=str(self.path),
     )
+
+  def columns(self) -> dict[str, columns_lib.StoredColumn]:
+    """Returns readers of the columns, by name."""
+    return {
+      name: columns_lib.StoredColumn(
+        column, self.array(columns_lib.array_name(name))
+      )
+      for name, column in self.manifest.columns.items()
+    }
 
   def texts(self, name: str) -> document_texts.TextArray:
     """Returns a reader of one string a document: 'id' or 'meta'."""

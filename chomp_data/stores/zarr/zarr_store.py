@@ -54,6 +54,7 @@ class ZarrStore(base.Store):
       meta=arrays.texts("meta") if "meta_offsets" in manifest.arrays else None,
       labels=arrays.labels() if manifest.levels else None,
       weights=arrays.array(_WEIGHTS) if _WEIGHTS in manifest.arrays else None,
+      columns=arrays.columns(),
       guard=arrays.guard,
       tokenizer_file=_tokenizer_file(arrays),
       chats=manifest.prepared.get("chats", {}),

@@ -1,0 +1,327 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Columns in batches are those of the tokens and documents of a plan."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import stores
+from chomp_data.testing import stores as testing_stores
+from tests.rows import targets_test
+
+SEQ_LEN, LENGTHS = targets_test.SEQ_LEN, targets_test.LENGTHS
+ROWS = targets_test.ROWS
+COLUMNS = {
+  "quality": stores.Column(dtype="uint8"),
+  "top": stores.Column(dtype="float16", shape=(2, 3)),
+  "logprob": stores.Column(dtype="float32", align="target"),
+  "teacher": stores.Column(dtype="bfloat16", shape=(4,), align="target"),
+  "keep": stores.Column(dtype="bool"),
+  "margin": stores.Column(dtype="int16", per="document"),
+  "score": stores.Column(dtype="bfloat16", per="document"),
+}
+FILLS = {"quality": 255, "logprob": -1.5, "margin": -7}
+NAMED = tuple((n, FILLS[n]) if n in FILLS else n for n in COLUMNS)
+
+
+def value(name, document, token=None):
+  """Returns the value of a token or document: never 0 or a fill value."""
+  column = COLUMNS[name]
+  number = 1 + document + 17 * (0 if token is None else token + 1)
+  flat = (number + np.arange(column.width)) % 97 + 1
+  if column.dtype == "bool":
+    flat = flat * 0 + 1
+  return flat.reshape(column.shape).astype(column.numpy_dtype)
+
+
+def values(name, lengths=LENGTHS):
+  """Returns the values of all documents."""
+  column = COLUMNS[name]
+  if column.per == "document":
+    return [value(name, document) for document in range(len(lengths))]
+  return [
+    np.asarray([value(name, i, k) for k in range(n)], column.numpy_dtype)
+    if n
+    else np.zeros((0, *column.shape), column.numpy_dtype)
+    for i, n in enumerate(lengths)
+  ]
+
+
+def make_store(path, names=tuple(COLUMNS), **options):
+  rng = np.random.default_rng(3)
+  return testing_stores.make_store(
+    path,
+    [rng.integers(3, 250, n) for n in LENGTHS],
+    bos_id=2,
+    chunk=16,
+    chunks_per_shard=4,
+    columns={name: COLUMNS[name] for name in names} or None,
+    column_values={name: values(name) for name in names},
+    **options,
+  )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp("columns")
+  make_store(root / "chats")
+  make_store(root / "text", compression="zstd")
+  make_store(root / "plain", ())
+  make_store(root / "part", ("quality", "margin"))
+  return root
+
+
+def config(root, rows, names=("chats",), **changes):
+  data = {
+    "seed": 5,
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "epochs": 2,
+    "columns": NAMED,
+    "sources": {
+      name: {"store": str(root / name), "rows": kind}
+      for name, kind in zip(names, rows, strict=True)
+    },
+    **changes,
+  }
+  if len(names) > 1:
+    data["mix"] = {"weights": dict.fromkeys(names, 1)}
+  return data
+
+
+def expected(pipe, step, slots, removed=frozenset(), lacking=()):
+  """Returns the columns of a step, from its plan alone, a position at a time.
+
+  Where the next token is, `targets` tells, which have tests of their own.
+  """
+  plan = pipe.plan(step)
+  shape = (plan.num_rows, pipe.buckets[pipe.run_plan.at(step)[1]].shape[0])
+  documents = plan.row_documents(slots)
+  fields = {}
+  for name, column in COLUMNS.items():
+    size = shape[1] if column.per == "token" else documents.shape[1]
+    fields[name] = np.full(
+      (shape[0], size, *column.shape), FILLS.get(name, 0), column.numpy_dtype
+    )
+  live = plan.live()
+  for i in range(len(live)):
+    source = pipe.source_names[live.source[i]]
+    document, row = int(live.document[i]), int(live.row[i])
+    (length,), (column_at,) = (x[i : i + 1].tolist() for x in live.stored())
+    for k in range(length):
+      token = int(live.start[i]) + k
+      assert (source, document, token) not in removed
+      for name, column in COLUMNS.items():
+        if column.per == "token" and (source, name) not in lacking:
+          fields[name][row, column_at + k] = value(name, document, token)
+  sources = plan.row_source()
+  for row, slot in np.argwhere(documents >= 0):
+    source = pipe.source_names[sources[row]]
+    for name, column in COLUMNS.items():
+      if column.per == "document" and (source, name) not in lacking:
+        fields[name][row, slot] = value(name, int(documents[row, slot]))
+  return fields
+
+
+def has_target(data, step):
+  """Returns bool[R, S], where the next token exists."""
+  data = {k: v for k, v in data.items() if k != "columns"}
+  pipe = chomp_data.build({**data, "num_targets": 1})
+  return pipe.batch(step)["target_mask"]
+
+
+def check(data, removed=frozenset(), lacking=(), most=12):
+  pipe = chomp_data.build(data)
+  plain = chomp_data.build({**data, "columns": ()})
+  past_row = 0
+  for step in range(min(pipe.num_steps, most)):
+    batch, without = pipe.batch(step), plain.batch(step)
+    assert set(batch) == {*without, *COLUMNS}
+    for name, field in without.items():
+      np.testing.assert_array_equal(batch[name], field, name)
+    slots = batch["margin"].shape[1]
+    gone = removed if step else frozenset()
+    wanted = expected(pipe, step, slots, gone, lacking)
+    mask = has_target(data, step)
+    for name, column in COLUMNS.items():
+      if column.align == "target":
+        wanted[name][~mask] = FILLS.get(name, 0)
+        past_row += int((wanted[name][:, -1] != FILLS.get(name, 0)).sum())
+      assert batch[name].dtype == column.numpy_dtype
+      np.testing.assert_array_equal(batch[name], wanted[name], name)
+  return past_row
+
+
+@pytest.mark.parametrize("name", ["chats", "text"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_columns_of_each_kind_of_rows(root, rows, name, tmp_path):
+  data = config(root, [ROWS[rows]], (name,))
+  past_row = check(data, most=400 if rows == "roll" else 12)
+  assert past_row or rows == "truncate"
+  path, removed = targets_test.removed_from(tmp_path / "gone.jsonl", [name])
+  check({**data, "tombstones": ((1, path),)}, removed)
+
+
+@pytest.mark.parametrize(
+  "kinds", [("ffd", "roll"), ("sequential", "windows"), ("roll", "ffd")]
+)
+def test_columns_of_mixes(root, kinds, tmp_path):
+  names = ("chats", "text")
+  data = config(root, [ROWS[k] for k in kinds], names)
+  check(data)
+  path, removed = targets_test.removed_from(tmp_path / "gone.jsonl", names)
+  check({**data, "tombstones": ((1, path),)}, removed)
+
+
+def in_lengths(root, **rows):
+  data = config(root, [rows, rows], ("chats", "text"), remainder="pad")
+  del data["seq_len"], data["global_batch_size"]
+  data["buckets"] = {
+    "kind": "length",
+    "lengths": (4, 8, SEQ_LEN),
+    "tokens_per_batch": 64,
+  }
+  return data
+
+
+@pytest.mark.parametrize(
+  "added", [{}, {"add_eos": True}, {"add_bos": True, "add_eos": True}]
+)
+def test_columns_in_buckets_of_lengths(root, added, tmp_path):
+  data = in_lengths(root, **added)
+  check(data)
+  path, removed = targets_test.removed_from(
+    tmp_path / "gone.jsonl", ["chats", "text"]
+  )
+  check({**data, "tombstones": ((1, path),)}, removed)
+
+
+def test_columns_of_stores_that_are_read_as_one(root):
+  paths = [str(root / "chats"), str(root / "text")]
+  data = config(root, [ROWS["ffd"]])
+  one = chomp_data.build(data)
+  data["sources"]["chats"]["store"] = paths
+  both = chomp_data.build(data)
+  assert both.num_steps > one.num_steps
+  seen = set()
+  for step in range(both.num_steps):
+    batch, plan = both.batch(step), both.plan(step)
+    documents = plan.row_documents(batch["margin"].shape[1])
+    seen |= set(documents.reshape(-1).tolist())
+    for row, slot in np.argwhere(documents >= 0):
+      document = int(documents[row, slot]) % len(LENGTHS)
+      assert batch["margin"][row, slot] == value("margin", document)
+    for i in range(len(plan)):
+      first = int(plan.start[i]), int(plan.document[i]) % len(LENGTHS)
+      if plan.stored()[0][i]:
+        got = batch["quality"][plan.row[i], plan.column[i]]
+        assert got == value("quality", first[1], first[0])
+  assert max(seen) >= len(LENGTHS)
+
+
+def test_a_store_without_a_column_is_an_error_unless_a_fill_is_declared(root):
+  names = ("chats", "plain")
+  data = config(root, [ROWS["ffd"]] * 2, names, columns=("quality",))
+  with pytest.raises(chomp_data.ConfigError) as error:
+    chomp_data.build(data)
+  assert "'quality', which 'plain' lacks" in str(error.value)
+  assert "('quality', 0)" in str(error.value)
+  with_fills = tuple((name, FILLS.get(name, 0)) for name in COLUMNS)
+  check(
+    {**data, "columns": with_fills},
+    lacking={("plain", name) for name in COLUMNS},
+  )
+  data = config(root, [ROWS["ffd"]], ("part",), columns=("quality",))
+  data["sources"]["part"]["store"] = [str(root / "part"), str(root / "plain")]
+  with pytest.raises(chomp_data.ConfigError, match="'part' lacks"):
+    chomp_data.build(data)
+  pipe = chomp_data.build({**data, "columns": (("quality", 3),)})
+  batch = pipe.batch(pipe.num_steps - 1)
+  assert (batch["quality"] == 3).any()
+
+
+@pytest.mark.parametrize(
+  ("columns", "message"),
+  [
+    (("qualty",), "`quality`"),
+    (("tokens",), "the name of a field of batches, got 'tokens'"),
+    (("quality", "quality"), "distinct names"),
+    ((("quality", float("nan")),), "finite fill value"),
+    ((("quality", 256),), "that uint8 holds, got 256"),
+    ((("quality", 0.5),), "that uint8 holds, got 0.5"),
+    ("quality", "a list of"),
+    (((1, 2),), "a list of"),
+  ],
+)
+def test_wrong_columns_are_refused(root, columns, message):
+  data = config(root, [ROWS["ffd"]], columns=columns)
+  with pytest.raises(chomp_data.ConfigError, match=r"data\.columns") as e:
+    chomp_data.build(data)
+  assert message in str(e.value)
+
+
+def test_columns_of_one_name_that_differ_are_refused(root, tmp_path):
+  testing_stores.make_store(
+    tmp_path / "other",
+    [[3] * 40],
+    columns={"quality": stores.Column(dtype="float32")},
+    column_values={"quality": [[0.5] * 40]},
+  )
+  data = config(root, [ROWS["ffd"]] * 2, ("chats", "text"))
+  data["columns"] = ("quality",)
+  data["sources"]["text"]["store"] = str(tmp_path / "other")
+  with pytest.raises(chomp_data.ConfigError, match="alike in all sources"):
+    chomp_data.build(data)
+
+
+def test_columns_are_in_a_fingerprint_where_they_are_named(root):
+  data = config(root, [ROWS["ffd"]], columns=())
+  unset = chomp_data.build(data).fingerprint
+  assert "columns" not in unset
+  named = chomp_data.build({**data, "columns": (("margin", 2), "keep")})
+  assert named.fingerprint == {**unset, "columns": {"margin": 2, "keep": 0}}
+
+
+@pytest.mark.parametrize(
+  "name", ["canonical", "maxtext", "chomp", "levanter", "axlearn"]
+)
+def test_formats_keep_columns(root, name):
+  data = config(root, [ROWS["ffd"]])
+  canonical = chomp_data.build(data).batch(1)
+  plain = chomp_data.build({**data, "columns": (), "batch_format": name})
+  batch = chomp_data.build({**data, "batch_format": name}).batch(1)
+  assert set(batch) == {*plain.batch(1), *COLUMNS}
+  for column in COLUMNS:
+    np.testing.assert_array_equal(batch[column], canonical[column])
+
+
+@pytest.mark.parametrize("kind", ["dual_chunk_swap", "striped"])
+def test_a_layout_moves_columns_with_their_tokens(root, kind):
+  data = config(root, [ROWS["ffd"]], num_targets=1)
+  canonical = chomp_data.build(data).batch(1)
+  layout = {"kind": kind, "shards": 4}
+  pipe = chomp_data.build({**data, "sequence_layout": layout})
+  order = pipe.run_options.sequence_layout.order(SEQ_LEN)
+  batch = pipe.batch(1)
+  for name, column in COLUMNS.items():
+    wanted = canonical[name]
+    if column.per == "token":
+      wanted = wanted[:, order]
+    np.testing.assert_array_equal(batch[name], wanted, name)
+
+
+def test_columns_on_devices_are_those_of_the_host(root):
+  data = config(root, [ROWS["ffd"]], device_fields="always")
+  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  with chomp_data.make_iterator(data, sharding) as iterator:
+    for step in range(4):
+      wanted, batch = chomp_data.build(data).batch(step), next(iterator)
+      for name, column in COLUMNS.items():
+        assert batch[name].dtype == jnp.dtype(column.numpy_dtype)
+        np.testing.assert_array_equal(np.asarray(batch[name]), wanted[name])
+      np.testing.assert_array_equal(
+        np.asarray(batch["tokens"]), wanted["tokens"]
+      )
