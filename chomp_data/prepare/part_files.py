@@ -78,7 +78,7 @@ class PartWriter:
     has_meta: bool,
     has_labels: bool,
     has_weights: bool,
-    columns: Mapping[str, columns_lib.Column],
+    columns: Mapping[str, columns_lib.Column] | None = None,
   ):
     """Writes nothing yet.
 
@@ -94,6 +94,7 @@ class PartWriter:
     self._directory = directory
     self._key = key
     self._token_dtype = token_dtype
+    columns = columns or {}
     names = manifest_lib.array_names(has_meta, has_labels, has_weights, columns)
     self._documents = document_arrays.DocumentArrays(
       names, token_dtype, columns

@@ -180,12 +180,12 @@ def tasks(
   rows: Sequence[part_files.PartRow],
   *,
   token_dtype: str,
-  columns: Mapping[str, columns_lib.Column],
   chunk: int,
   compression: str,
   parts: str,
   store: str,
   shard_rows: str,
+  columns: Mapping[str, columns_lib.Column] | None = None,
 ) -> Arrays:
   """Returns the shard files of a store.
 
@@ -193,18 +193,18 @@ def tasks(
     keys: The names of all parts, in order.
     rows: What is in each.
     token_dtype: The dtype of the tokens.
-    columns: What is stored beside tokens and documents.
     chunk: Elements of a chunk.
     compression: 'none' or 'zstd'.
     parts: The directory or URL of parts.
     store: The directory or URL that shard files are written to.
     shard_rows: The directory or URL of rows of finished shards.
+    columns: What is stored beside tokens and documents.
   """
   shard = chunk * array_layout.DEFAULT_CHUNKS_PER_SHARD
   levels = levels_of(rows)
   arrays = {}
   for name, joined in _joined(
-    keys, rows, manifest_lib.dtypes(token_dtype, columns)
+    keys, rows, manifest_lib.dtypes(token_dtype, columns or {})
   ).items():
     layout = array_layout.ArrayLayout(
       joined.dtype, joined.size, chunk, shard, compression
