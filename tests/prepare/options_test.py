@@ -95,7 +95,7 @@ def test_every_option_has_its_flag_and_a_sentence_on_the_page():
     for flag in option_fields.flags_of(section):
       names.append(flag.name)
       assert flag.option.sentence
-      assert f"- **`--{flag.name}`**" in page
+      assert f"| **`--{flag.name}`** |" in page
   assert sorted(names) == FLAGS.split()
 
 
