@@ -44,15 +44,19 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   pairs.shuffle = ml_collections.ConfigDict({"kind": "block"})
   config.data.sources = ml_collections.ConfigDict({"pairs": pairs})
 
+  config.train = ml_collections.ConfigDict()
+  config.train.num_steps = 150  # of preferring the chosen answers
+
+  # Of examples/dpo.py alone.
   config.dpo = ml_collections.ConfigDict()
-  config.dpo.reference_steps = 150  # of training on both answers
-  config.dpo.num_steps = 150  # of preferring the chosen ones
+  config.dpo.reference_steps = 150  # of training on both answers before
   config.dpo.beta = 0.5  # how close the model stays to the reference
 
   if arg == "runlocal":
     config.data.seq_len = 128
     pairs.rows.packing_buffer_docs = 64
     pairs.rows.pair_slots = 8
-    config.dpo.update(reference_steps=6, num_steps=6)
+    config.dpo.reference_steps = 6
+    config.train.num_steps = 6
   config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -163,7 +163,7 @@ def main(argv):
     print(f"{path}: 2,000 pairs")
     return
   config = cli.config(_CONFIG)
-  dpo = config.dpo
+  dpo, num_steps = config.dpo, config.train.num_steps
   pipe = chomp_data.build(config.data)
   model = Model(pipe.vocab_size, pipe.seq_len, nnx.Rngs(0))
   optimizer = nnx.Optimizer(model, optax.adam(3e-3), wrt=nnx.Param)
@@ -173,10 +173,10 @@ def main(argv):
       loss = reference_step(model, optimizer, batch)
     print(f"reference: loss {loss:.3f} a token")
     reference = nnx.clone(model)
-    optimizer = nnx.Optimizer(model, optax.adam(3e-4), wrt=nnx.Param)
-    for step, batch in zip(range(1, dpo.num_steps + 1), batches, strict=False):
+    optimizer = nnx.Optimizer(model, optax.adam(1e-5), wrt=nnx.Param)
+    for step, batch in zip(range(1, num_steps + 1), batches, strict=False):
       loss, preferred = dpo_step(model, reference, optimizer, batch, dpo.beta)
-      if step % 30 == 0 or step == dpo.num_steps:
+      if step % 30 == 1 or step == num_steps:
         num_pairs = int(batch["pair_mask"].sum())
         print(
           f"step {step}: loss {loss:.3f}, {int(preferred)} of"

@@ -159,7 +159,8 @@ def stated_defaults(known, held, path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_says_how_to_run_it(name):
   text = (ROOT / "configs" / f"{name}.py").read_text()
-  tool = "tools/train.py"
-  if name == "resolution_buckets":
-    tool = "examples/train_buckets.py"
+  tool = {
+    "preference_pairs": "examples/dpo.py",
+    "resolution_buckets": "examples/train_buckets.py",
+  }.get(name, "tools/train.py")
   assert f"{tool} --config=configs/{name}.py" in text

@@ -81,7 +81,7 @@ def summary(store: stores.Store) -> str:
   quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
   low, high = _extremes(store)
   rows = [
-    ("documents", f"{store.num_documents:,}"),
+    ("documents", f"{store.num_documents:,}{_in_pairs(store)}"),
     ("tokens", f"{store.num_tokens:,} ({store.opened.token_dtype.name})"),
     *(
       [("empty documents skipped", f"{manifest.num_empty_skipped:,}")]
@@ -115,6 +115,13 @@ def summary(store: stores.Store) -> str:
       rows.append(("skipped", "..."))
   width = max(24, *(len(name) for name, _ in rows))
   return "\n".join(f"{name:{width}} {value}" for name, value in rows)
+
+
+def _in_pairs(store: stores.Store) -> str:
+  """Returns how many preference pairs documents are, if they are pairs."""
+  if not store.opened.pairs:
+    return ""
+  return f" ({store.num_documents // 2:,} preference pairs)"
 
 
 def _of_chats(chat_summary: Mapping[str, Any]) -> list[tuple[str, str]]:
