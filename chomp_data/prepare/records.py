@@ -74,8 +74,8 @@ class DocumentOptions:
     completion_key: The key of what is trained on after --prompt_key.
     chosen_key: The key of the answer that is preferred, with --rejected_key in
       the place of a text, a text or a list of messages; documents 2k and 2k + 1
-      of the store are the halves of pair k. What follows --prompt_key is
-      trained on, or the messages that follow those which both have.
+      of the store are the halves of pair k, trained on after --prompt_key, or
+      after the messages that both begin with.
     rejected_key: The key of the other answer.
     weight_key: The key of a document's weight in training, a number of 0 or
       more.

@@ -744,7 +744,8 @@ def test_fingerprints_tell_whatever_changes_rows(make_store):
     "long_documents": "drop",
     "shuffle_rows": False,
   }
-  assert set(other) == {
+  # Those of preference pairs: tests/pack/pairs_test.py.
+  assert {*other, "pair_slots", "long_pairs"} == {
     f.name for f in dataclasses.fields(chomp_data.BinOptions)
   }
   prints = {repr(make(store, 3, **{k: v})) for k, v in other.items()}

@@ -324,3 +324,21 @@ def test_stock_rows_have_the_mask_too(tmp_path):
   source = bins.BinSource(store, packing_options.BinOptions(), seq_len=SEQ_LEN)
   assert source[0]["pair_mask"].shape == (64,)
   assert source.batch(np.arange(2))["pair_mask"].sum() == 4
+
+
+def test_fingerprints_tell_the_options_of_pairs_of_pairs_alone(tmp_path):
+  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
+  plain = testing_stores.make_store(tmp_path / "plain", [[5] * 9] * 12)
+
+  def fingerprint(store, **options):
+    options = packing_options.BinOptions(**options)
+    return bins.BinSource(store, options, seq_len=SEQ_LEN).fingerprint
+
+  prints = [
+    json.dumps(fingerprint(store, **options))
+    for options in (
+      {}, {"pair_slots": 2}, {"long_pairs": "truncate_prompt"},
+    )
+  ]  # fmt: skip
+  assert len(set(prints)) == 3
+  assert not {"pair_slots", "long_pairs"} & fingerprint(plain)["rows"].keys()

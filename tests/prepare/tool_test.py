@@ -158,7 +158,8 @@ def test_help_explains_every_flag_in_a_sentence():
     "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
     "max_document_bytes", "filter", "duplicates",
     "messages_key", "chat_template", "prompt_key", "completion_key",
-    "weight_key", "preview", "message_keys", "message_roles", "tools_key",
+    "chosen_key", "rejected_key", "weight_key", "preview",
+    "message_keys", "message_roles", "tools_key",
     "template_kwargs", "template_kwargs_key", "parse_arguments", "turns",
     "allow_open_turns",
   }  # fmt: skip
