@@ -162,6 +162,8 @@ def test_help_explains_every_flag_in_a_sentence():
     "message_keys", "message_roles", "tools_key",
     "template_kwargs", "template_kwargs_key", "parse_arguments", "turns",
     "allow_open_turns",
+    "ids_key", "column", "document_column", "bos_id", "eos_id", "pad_id",
+    "adds_bos", "adds_eos",
   }  # fmt: skip
   for name, sentence in flags:
     own = re.sub(r"^<[\w|]+>: |\n    \((default|an?\b).*", "", sentence)
