@@ -306,7 +306,7 @@ class RowFields(TextFields):
       all sources; windows that need more are narrowed.
     start_after: Work directory of an earlier run, or one of its checkpoints:
       the first epoch of each source is what that run had not handed out of
-      its epoch, in other rows or another order; docs/phases.md.
+      its epoch, in other rows or another order; docs/edits.md.
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
