@@ -54,6 +54,13 @@ def test_links_between_pages_and_to_pictures_lead_somewhere():
       assert not anchor or anchor in anchors_of(target), (path.name, anchor)
 
 
+def test_no_power_is_read_as_a_mark_of_bold():
+  for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+    # Between `**` and `**` all would be bold.
+    prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(), flags=re.DOTALL)
+    assert not re.findall(r".{9}\d ?\*\* ?\d.{9}", prose), path.name
+
+
 def test_no_page_names_the_host_of_a_package_registry():
   # In two parts, so that this file does not name them itself.
   hosts = ["pypi.org", "pythonhosted.org", "registry.npmjs.org"]
