@@ -516,7 +516,19 @@ def _column_fields(
   requests = getattr(run.data, "columns", ())
   if not requests:
     return None
-  return column_fields.ColumnFields(requests, sources, f"{PATH}.columns")
+  fields = column_fields.ColumnFields(requests, sources, f"{PATH}.columns")
+  short = [
+    f"`{PATH}.sources.{name}.rows.document_slots` must be at least"
+    f" {2 * source.layout.pair_slots}, two for each of rows.pair_slots, with"
+    f" the columns {', '.join(fields.per_document)} of documents, got"
+    f" {source.document_slots} in rows of {source.seq_len}. Raise it, or lower"
+    " rows.pair_slots."
+    for name, source in sources.items()
+    if source.document_slots < 2 * source.layout.pair_slots
+  ]
+  if fields.per_document and short:
+    raise schema.ConfigError(short)
+  return fields
 
 
 def _located(problem: str) -> str:

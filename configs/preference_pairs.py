@@ -39,6 +39,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   pairs.rows.kind = "bin"
   pairs.rows.packing_buffer_docs = 256  # pairs of a window
   pairs.rows.pair_slots = 16  # the most pairs of a row, the width of pair_mask
+  pairs.rows.document_slots = 32  # both halves, for columns of documents
   pairs.rows.long_pairs = "truncate_prompt"  # counted in the log
   pairs.rows.add_eos = True
   pairs.shuffle = ml_collections.ConfigDict({"kind": "block"})
@@ -50,12 +51,14 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   # Of examples/dpo.py alone.
   config.dpo = ml_collections.ConfigDict()
   config.dpo.reference_steps = 150  # of training on both answers before
+  config.dpo.reference_store = "data/preferences_with_reference"
   config.dpo.beta = 0.5  # how close the model stays to the reference
 
   if arg == "runlocal":
     config.data.seq_len = 128
     pairs.rows.packing_buffer_docs = 64
     pairs.rows.pair_slots = 8
+    pairs.rows.document_slots = 16
     config.dpo.reference_steps = 6
     config.train.num_steps = 6
   config.data = chomp_data.with_placeholders(config.data)

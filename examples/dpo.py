@@ -13,6 +13,9 @@ politely (chosen) and curtly (rejected). A small model learns both answers; a
 copy of it is the reference, from which DPO moves it towards the chosen ones.
 The weights of a pretrained model go where `Model` is made.
 
+What the reference gives each answer is computed once, and stored beside a copy
+of the documents as the column `reference`: DPO then needs no second model.
+
 `answer_log_probs` and `dpo_loss` are all that a trainer of its own needs.
 """
 
@@ -25,10 +28,12 @@ from absl import flags
 from flax import nnx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 import chomp_data
 from chomp_data import cli
+from chomp_data import stores
 
 _CONFIG = cli.define_config("configs/preference_pairs.py")
 _WRITE_PAIRS = flags.DEFINE_string(
@@ -140,9 +145,61 @@ def reference_step(model, optimizer, batch):
 
 
 @nnx.jit
-def dpo_step(model, reference, optimizer, batch, beta):
+def log_probs_of(model, batch):
+  return answer_log_probs(logits_of(model, batch), batch)
+
+
+def reference_of(data, model):
+  """Returns float32[documents], what a model gives each answer of a run.
+
+  Answers are those of rows: with the EOS and after the prompt that they have
+  there. Pairs that rows leave out have 0.
+  """
+  # Each row once, and which documents are in it.
+  data = data.copy_and_resolve_references()
+  data.update(epochs=1, remainder="pad", document_id=True)
+  pipe = chomp_data.build(data)
+  (source,) = pipe.sources.values()
+  values = np.zeros(source.store.num_documents, np.float32)
+  for step in range(pipe.num_steps):
+    batch = pipe.batch(step)
+    of_pairs = np.asarray(log_probs_of(model, batch))
+    documents = batch["document_id"].reshape(of_pairs.shape)
+    values[documents[documents >= 0]] = of_pairs[documents >= 0]
+  return values
+
+
+def write_with_reference(store, values, path):
+  """Copies a store of pairs with `values` as the column `reference`."""
+  documents = range(store.num_documents)
+
+  def levels(document):
+    first, length = store.bounds(np.asarray([document]))
+    _, begin, end, level = store.labels.runs(first, length)
+    return np.repeat(level, end - begin)
+
+  info = store.opened.tokenizer
+  file = store.opened.tokenizer_file
+  return stores.write_store(
+    path,
+    (stores.read_document(store, document) for document in documents),
+    ids=(store.document_ids([document])[0] for document in documents),
+    tokenizer_info=info,
+    tokenizer_file=None if file is None else file(),
+    levels=store.labels.levels.tolist(),
+    label_levels=map(levels, documents),
+    pairs=True,
+    columns={"reference": stores.Column(dtype="float32", per="document")},
+    column_values={"reference": values.tolist()},
+    overwrite=True,
+  )
+
+
+@nnx.jit
+def dpo_step(model, optimizer, batch, beta):
   """Trains on the pairs; returns the loss and how many are preferred."""
-  before = answer_log_probs(logits_of(reference, batch), batch)
+  # Two documents a pair: the chosen answer, then the rejected one.
+  before = batch["reference"].reshape(*batch["pair_mask"].shape, 2)
 
   def loss_of(model):
     after = answer_log_probs(logits_of(model, batch), batch)
@@ -171,11 +228,18 @@ def main(argv):
   with chomp_data.make_iterator(pipe) as batches:
     for _, batch in zip(range(dpo.reference_steps), batches, strict=False):
       loss = reference_step(model, optimizer, batch)
-    print(f"reference: loss {loss:.3f} a token")
-    reference = nnx.clone(model)
-    optimizer = nnx.Optimizer(model, optax.adam(1e-5), wrt=nnx.Param)
+  print(f"reference: loss {loss:.3f} a token")
+  (source,) = pipe.sources.values()
+  with_reference = write_with_reference(
+    source.store, reference_of(config.data, model), dpo.reference_store
+  )
+  (section,) = config.data.sources.values()
+  section.store = with_reference.path
+  config.data.columns = ("reference",)
+  optimizer = nnx.Optimizer(model, optax.adam(1e-5), wrt=nnx.Param)
+  with chomp_data.make_iterator(config.data) as batches:
     for step, batch in zip(range(1, num_steps + 1), batches, strict=False):
-      loss, preferred = dpo_step(model, reference, optimizer, batch, dpo.beta)
+      loss, preferred = dpo_step(model, optimizer, batch, dpo.beta)
       if step % 30 == 1 or step == num_steps:
         num_pairs = int(batch["pair_mask"].sum())
         print(

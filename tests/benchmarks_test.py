@@ -216,6 +216,16 @@ def test_balanced_shards_of_packed_rows_are_within_five_percent(tmp_path):
   assert len(planning) == 2
 
 
+def test_packed_pairs_have_little_padding(tmp_path):
+  packing, reading, training = run("pairs", tmp_path)
+  none, shared = packing
+  assert number(none["padding"]) <= 0.5
+  assert number(shared["padding"]) <= 1.5
+  packed, padded = (number(line["positions a pair"]) for line in reading)
+  assert packed < padded / 2
+  assert all(number(line["ms a pair"]) > 0 for line in training)
+
+
 def test_the_store_of_lengths_plans_as_a_real_store(tmp_path):
   found = subprocess.run(
     [sys.executable, "-c", AGAINST_A_STORE, str(tmp_path)],

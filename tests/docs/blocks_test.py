@@ -358,6 +358,18 @@ def around_labels(names, found):
   yield
 
 
+@around("pairs.md")
+def around_pairs(names, found):
+  like = testing_stores.make_store("like_pairs", [[3]], bos_id=2)
+  names["tokenizer_info"] = like.opened.tokenizer
+  yield
+  (trained,) = (
+    done for line, done in found.items()
+    if "dpo.py" in line and "config=" in line
+  )  # fmt: skip
+  assert "step 6: loss 0." in trained.stdout
+
+
 @around("learning.md")
 def around_learning(names, found):
   split = "chomp-stores split data/stdlib --output=data/rest"

@@ -342,3 +342,28 @@ def test_fingerprints_tell_the_options_of_pairs_of_pairs_alone(tmp_path):
   ]  # fmt: skip
   assert len(set(prints)) == 3
   assert not {"pair_slots", "long_pairs"} & fingerprint(plain)["rows"].keys()
+
+
+def test_columns_of_documents_are_chosen_and_rejected(tmp_path):
+  number = 24
+  store = write(
+    tmp_path / "s",
+    [(1, 2, 3), (1, 3, 3)] * 6,
+    columns={"margin": stores.Column(dtype="float32", per="document")},
+    column_values={"margin": [float(i + 1) for i in range(number)]},
+  )
+  run = {"columns": ("margin",), "global_batch_size": 3}
+  pipe = build(store, run, pair_slots=3, document_slots=6)
+  seen = []
+  for step in range(pipe.num_steps):
+    batch = pipe.batch(step)
+    mask = batch["pair_mask"]
+    by_pair = batch["margin"].reshape(*mask.shape, 2)
+    ids = batch["document_id"].reshape(*mask.shape, 2)
+    np.testing.assert_array_equal(by_pair[mask], ids[mask] + 1)
+    assert (by_pair[~mask] == 0).all()
+    seen += ids[mask][:, 0].tolist()
+  assert sorted(seen) == list(range(0, number, 2))
+  refused(store, "document_slots` must be at least 6", run, pair_slots=3,
+          document_slots=5)  # fmt: skip
+  build(store, {"columns": ()}, pair_slots=3, document_slots=5)
