@@ -161,7 +161,7 @@ def reference_of(data, model):
   pipe = chomp_data.build(data)
   (source,) = pipe.sources.values()
   values = np.zeros(source.store.num_documents, np.float32)
-  for step in range(pipe.num_steps):
+  for step in range(pipe.num_steps or 0):
     batch = pipe.batch(step)
     of_pairs = np.asarray(log_probs_of(model, batch))
     documents = batch["document_id"].reshape(of_pairs.shape)
