@@ -1,0 +1,371 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Columns beside tokens and documents: a slow reference, from the definition.
+
+The definition: a store may hold arrays beside its tokens and scalars beside
+its documents. A value belongs to token i; with align = "target" it belongs to
+the prediction of token i + 1 made at i. A batch holds the named columns as
+[B, S, ...] or [B, document_slots], with a fill value (0 unless declared, never
+NaN) where there is no value.
+
+A span is (source, document, start, end, column, before, after, removed):
+
+    column                 before added tokens (BOS, sentinels)
+    column + before        tokens start .. end - 1 of the stored document
+    ... + end - start      after added tokens (EOS)
+
+`column` is where the span begins in the row, its added tokens included.
+`start` and `end` count the document's stored tokens only, and `removed` is a
+set of such token numbers (not columns). Fill in the middle, or content that
+wraps, is several spans.
+
+Open points of the definition, and what is done here:
+
+1. A target-aligned value stands at the column of its token i, as a plain one
+   does (`loss_mask[i]` says there whether the prediction is trained on). The
+   two kinds differ only where there is no value, points 2 to 4.
+2. Target-aligned values where token i + 1 is not in the row because a span ends
+   before the document does: kept by default. `cut="fill"` fills them.
+3. The target-aligned value of a document's last stored token: it is about a
+   token that the store does not hold. Kept by default (the store has the value,
+   and it may be about an added EOS). `last="fill"` fills it; `last="eos"` keeps
+   it only if an added token follows in this span. Added tokens never have
+   values, so an added BOS has none though token 0 is predicted there.
+4. Removed tokens. `removed_plain`: "keep" (default) or "fill" the plain value
+   of a removed token. `removed_target`: "keep" (default), or "fill" the value
+   at i if token i + 1 is removed ("target"), if token i is ("input"), or if
+   either is ("both"). The definition says only that there is a fill value
+   "where there is no value"; the loss mask already leaves removed tokens out.
+5. Slots of documents: `slots="span"` gives each span of a row the next slot;
+   "document" gives each document its first appearance and one slot;
+   or a list, for each row, of a slot number for each of its spans (-1 = none).
+   Slots should be those of `document_id`; the definition does not say them.
+6. More documents than slots: an error (`overflow="error"`), or the others are
+   left out ("drop").
+7. Values of a source that lacks the column are filled. Whether that is allowed
+   is not said.
+8. Documents with removed tokens keep their value (`removed_document="keep"`),
+   or lose it if every token of the span is removed ("fill").
+9. NaN in stored values is not changed; only a fill value may not be NaN.
+10. Column layouts for context parallelism come after this and are not applied.
+"""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass
+class Span:
+  """Consecutive tokens of a document in a row (see the file's docstring).
+
+  Attributes:
+    source: key of the source in the values.
+    document: int.
+    start, end: ints, stored tokens start .. end - 1.
+    column: int, the first column, added tokens included.
+    before, after: ints, numbers of added tokens.
+    removed: set of ints, numbers of stored tokens.
+  """
+
+  source: object
+  document: int
+  start: int
+  end: int
+  column: int
+  before: int = 0
+  after: int = 0
+  removed: frozenset = frozenset()
+
+
+def as_span(span):
+  """A Span from a Span or a tuple of its attributes, in order."""
+  return span if isinstance(span, Span) else Span(*span)
+
+
+def checked_fill(fill, dtype):
+  """The fill value as an array of dtype; ValueError if NaN or out of range."""
+  value = np.asarray(fill).astype(dtype)
+  if np.issubdtype(dtype, np.integer) and int(value) != fill:
+    raise ValueError(f"{dtype} cannot hold the fill value {fill}")
+  if np.isnan(value.astype(np.float64)).any():
+    raise ValueError("a fill value must not be NaN")
+  return value
+
+
+def check_layout(rows, seq_len):
+  """Raises ValueError if spans overlap, or leave their row or their document.
+
+  Args:
+    rows: list of rows, each a list of Span (or tuples).
+    seq_len: int S.
+  """
+  for row, spans in enumerate(rows):
+    used = set()
+    for span in map(as_span, spans):
+      if not 0 <= span.start <= span.end:
+        raise ValueError(f"row {row}: bad start or end")
+      width = span.before + span.end - span.start + span.after
+      for c in range(span.column, span.column + width):
+        if not 0 <= c < seq_len or c in used:
+          raise ValueError(f"row {row}: column {c} is outside or used twice")
+        used.add(c)
+
+
+def token_has_value(
+  span,
+  i,
+  length,
+  align,
+  *,
+  cut="keep",
+  last="keep",
+  removed_plain="keep",
+  removed_target="keep",
+):
+  """Whether the value of stored token i of this span is given (bool).
+
+  Args:
+    span: Span, start <= i < end.
+    i: int, number of the stored token in its document.
+    length: int, stored tokens of the document.
+    align: "token" or "target".
+    cut, last, removed_plain, removed_target: see notes 2 to 4.
+  """
+  here = i in span.removed
+  following = i + 1 in span.removed
+  if align == "token":
+    return not (removed_plain == "fill" and here)
+  if removed_target in ("input", "both") and here:
+    return False
+  if removed_target in ("target", "both") and following:
+    return False
+  if i + 1 == length:
+    if last == "fill":
+      return False
+    if last == "eos":
+      return span.after > 0
+    return True
+  return not (i + 1 == span.end and cut == "fill")
+
+
+def token_column(
+  rows,
+  seq_len,
+  values,
+  dtype,
+  shape=(),
+  *,
+  align="token",
+  fill=0,
+  cut="keep",
+  last="keep",
+  removed_plain="keep",
+  removed_target="keep",
+):
+  """A column per token as a batch array.
+
+  Args:
+    rows: list of B rows, each a list of Span (or tuples).
+    seq_len: int S.
+    values: dict source -> list (or dict) by document of arrays
+      [stored tokens, *shape] of dtype. A source without the column is not in
+      the dict, or is None.
+    dtype: dtype of the column and the result.
+    shape: shape of one value.
+    align: "token" (a plain column) or "target".
+    fill: number, where there is no value.
+    cut, last, removed_plain, removed_target: see notes 2 to 4.
+
+  Returns:
+    dtype[B, S, *shape].
+  """
+  if align not in ("token", "target"):
+    raise ValueError("align")
+  if cut not in ("keep", "fill"):
+    raise ValueError("cut")
+  if last not in ("keep", "fill", "eos"):
+    raise ValueError("last")
+  if removed_plain not in ("keep", "fill"):
+    raise ValueError("removed_plain")
+  if removed_target not in ("keep", "target", "input", "both"):
+    raise ValueError("removed_target")
+  dtype = np.dtype(dtype)
+  shape = tuple(shape)
+  check_layout(rows, seq_len)
+  batch = np.empty((len(rows), seq_len, *shape), dtype)
+  batch[...] = checked_fill(fill, dtype)
+  for row, spans in enumerate(rows):
+    for span in map(as_span, spans):
+      if values.get(span.source) is None:
+        continue
+      array = np.asarray(values[span.source][span.document])
+      if array.dtype != dtype or array.shape[1:] != shape:
+        raise ValueError(f"source {span.source}: another dtype or shape")
+      if span.end > len(array):
+        raise ValueError(f"row {row}: a span leaves its document")
+      for i in range(span.start, span.end):
+        if token_has_value(
+          span,
+          i,
+          len(array),
+          align,
+          cut=cut,
+          last=last,
+          removed_plain=removed_plain,
+          removed_target=removed_target,
+        ):
+          batch[row, span.column + span.before + i - span.start] = array[i]
+  return batch
+
+
+def slots_of_row(spans, slots):
+  """The slot number of each span of one row.
+
+  Args:
+    spans: list of Span.
+    slots: "span", "document", or a list of one int a span.
+
+  Returns:
+    list of ints.
+  """
+  if slots == "span":
+    return list(range(len(spans)))
+  if slots == "document":
+    seen = []
+    for span in spans:
+      if (span.source, span.document) not in seen:
+        seen.append((span.source, span.document))
+    return [seen.index((span.source, span.document)) for span in spans]
+  if len(slots) != len(spans):
+    raise ValueError("one slot for each span is needed")
+  return [int(slot) for slot in slots]
+
+
+def document_column(
+  rows,
+  document_slots,
+  values,
+  dtype,
+  *,
+  fill=0,
+  slots="span",
+  overflow="error",
+  removed_document="keep",
+):
+  """A column per document as a batch array.
+
+  Args:
+    rows: list of B rows, each a list of Span (or tuples).
+    document_slots: int.
+    values: dict source -> array [documents] of dtype (or a dict by document).
+      A source without the column is not in the dict, or is None.
+    dtype: dtype of the column and the result.
+    fill: number, where there is no value.
+    slots: "span", "document", or for each row a list of one int a span.
+    overflow: "error" or "drop".
+    removed_document: "keep" or "fill", see note 8.
+
+  Returns:
+    dtype[B, document_slots].
+  """
+  if overflow not in ("error", "drop"):
+    raise ValueError("overflow")
+  if removed_document not in ("keep", "fill"):
+    raise ValueError("removed_document")
+  dtype = np.dtype(dtype)
+  batch = np.empty((len(rows), document_slots), dtype)
+  batch[...] = checked_fill(fill, dtype)
+  for row, spans in enumerate(rows):
+    spans = [as_span(span) for span in spans]
+    numbers = slots_of_row(
+      spans, slots if isinstance(slots, str) else slots[row]
+    )
+    for span, slot in zip(spans, numbers, strict=True):
+      if slot == -1:
+        continue
+      if slot >= document_slots:
+        if overflow == "error":
+          raise ValueError(f"row {row} has more documents than slots")
+        continue
+      if values.get(span.source) is None:
+        continue
+      gone = all(i in span.removed for i in range(span.start, span.end))
+      if gone and removed_document == "fill":
+        continue
+      value = np.asarray(values[span.source][span.document])
+      if value.dtype != dtype or value.shape != ():
+        raise ValueError(f"source {span.source}: another dtype or shape")
+      batch[row, slot] = value
+  return batch
+
+
+def pair_values(values):
+  """Values read as [chosen, rejected] of each pair, by document.
+
+  Args:
+    values: list of N (chosen, rejected): two scalars for a column per document,
+      or two arrays [tokens, ...] for one per token.
+
+  Returns:
+    list of 2 N: document 2k is the chosen, 2k + 1 the rejected of pair k.
+  """
+  answer = []
+  for chosen, rejected in values:
+    answer.append(chosen)
+    answer.append(rejected)
+  return answer
+
+
+def batch_columns(
+  rows,
+  seq_len,
+  document_slots,
+  columns,
+  values,
+  *,
+  token_options=None,
+  document_options=None,
+):
+  """All named columns of a batch.
+
+  Args:
+    rows: list of B rows, each a list of Span (or tuples).
+    seq_len: int S.
+    document_slots: int.
+    columns: dict name -> declaration, a dict as in a manifest: "dtype", "per"
+      ("token" or "document"), and optionally "shape", "align" ("target") and
+      "fill".
+    values: dict name -> values, as in `token_column` or `document_column`.
+    token_options: dict of cut, last, removed_plain, removed_target, or None.
+    document_options: dict of slots, overflow, removed_document, or None.
+
+  Returns:
+    dict name -> array, [B, S, *shape] or [B, document_slots].
+  """
+  batch = {}
+  for name, column in columns.items():
+    fill = column.get("fill", 0)
+    if column["per"] == "token":
+      batch[name] = token_column(
+        rows,
+        seq_len,
+        values[name],
+        column["dtype"],
+        column.get("shape", ()),
+        align=column.get("align", "token"),
+        fill=fill,
+        **(token_options or {}),
+      )
+    elif column["per"] == "document":
+      batch[name] = document_column(
+        rows,
+        document_slots,
+        values[name],
+        column["dtype"],
+        fill=fill,
+        **(document_options or {}),
+      )
+    else:
+      raise ValueError(f"{name}: per must be 'token' or 'document'")
+  return batch
