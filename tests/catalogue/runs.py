@@ -78,6 +78,8 @@ NAMES = (
   "targets",
   "targets_of_mix",
   "targets_of_lengths",
+  # Columns per token, aligned to targets, and per document.
+  "columns",
   # Preference pairs.
   "pairs",
   "pairs_of_mix",
@@ -117,6 +119,7 @@ FEW = (
   "weighed",
   "lanes",
   "targets_of_mix",
+  "columns",
   "pairs",
   "records_bin",
   "source_bin",

@@ -1052,6 +1052,17 @@ _LATER = {
     ),
     states=(4,),
   ),
+  "columns": Case(
+    _rows(
+      "columned", "bin", BLOCK,
+      {
+        "columns": ("quality", ("teacher", -1), ("score", 0.5), "margin"),
+        "tombstones": ((3, "gone.jsonl"),),
+      },
+      packing_buffer_docs=20, add_bos=True, add_eos=True, document_slots=8,
+    ),
+    states=(0, 4),
+  ),
   "targets_of_mix": Case(
     _mix(
       _THREE,

@@ -95,6 +95,18 @@ _STORES: _Corpora = {
     {"chunk": 512},
   ),
   "packages": (_skewed(8, 90, 80), {"chunk": 512}),
+  "columned": (
+    _skewed(16, 50, 20),
+    {
+      "chunk": 128,
+      "columns": {
+        "quality": stores.Column("uint8"),
+        "teacher": stores.Column("float16", (2,), align="target"),
+        "score": stores.Column("bfloat16", (3,)),
+        "margin": stores.Column("int16", per="document"),
+      },
+    },
+  ),
 }
 # Documents enough for the side indexes of large stores; regular, so that they
 # take no room in the archive.
@@ -237,11 +249,26 @@ def samples(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     )
 
 
+def _column_values(name: str, columns: dict[str, Any]) -> dict[str, Any]:
+  """Returns values that every dtype holds, of tokens or documents."""
+  lengths, values = _STORES[name][0].tolist(), {}
+  for i, (column, spec) in enumerate(columns.items()):
+    if spec.per == "document":
+      values[column] = (1 + below(70 + i, len(lengths), 99)).tolist()
+      continue
+    flat = 1 + below(70 + i, sum(lengths) * spec.width, 99)
+    split = flat.reshape(-1, *spec.shape)
+    values[column] = np.split(split, np.cumsum(lengths)[:-1])
+  return values
+
+
 def write(root: pathlib.Path, name: str) -> None:
   """Writes a corpus as `root / name`."""
   path = root / name
   if name in _STORES or name in _LARGE:
     own = {"chunk": 256, "bos_id": 2, **{**_STORES, **_LARGE}[name][1]}
+    if "columns" in own:
+      own["column_values"] = _column_values(name, own["columns"])
     testing_stores.make_store(path, documents(name), **own)
   elif name == _LABELLED:
     labels = ["law", "", "poem"]
