@@ -207,6 +207,18 @@ def around_targets(names, found):
   assert len(names["order"]) == 256
 
 
+@around("columns.md")
+def around_columns(names, found):
+  tokens = {"input_ids": [5, 50256], "margin": 0.5}
+  tokens["teacher_probs"] = [[0.125] * 8] * 2
+  pathlib.Path("teacher.jsonl").write_text(json.dumps(tokens) + "\n")
+  names["tokenizer_info"] = stores.TokenizerInfo(
+    "custom", "0" * 64, 64, pad_id=0, eos_id=1
+  )
+  yield
+  assert names["batch"]["teacher_ids"][0, 2].tolist() == [1, 3]
+
+
 @around("answers.md")
 def around_answers(names, found):
   yield

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
 from tests.rows import targets_test
@@ -325,3 +326,34 @@ def test_columns_on_devices_are_those_of_the_host(root):
       np.testing.assert_array_equal(
         np.asarray(batch["tokens"]), wanted["tokens"]
       )
+
+
+@pytest.mark.parametrize("rows", ["sequential", "ffd", "windows"])
+def test_a_process_reads_the_values_of_its_columns_alone(root, rows):
+  data = config(root, [ROWS[rows]], num_targets=1)
+  pipe = chomp_data.build(data)
+  for low, high in ((0, 8), (8, 16), (3, 11), (15, 16)):
+    ranges = {str(SEQ_LEN): (low, min(high + 1, SEQ_LEN + 1))}
+    source = pipeline.batch_source(pipe, columns=ranges)
+    for step in range(min(pipe.num_steps, 6)):
+      whole, part = pipe.batch(step), source[step]
+      for name, column in COLUMNS.items():
+        if column.per == "document":
+          np.testing.assert_array_equal(part[name], whole[name], name)
+          continue
+        np.testing.assert_array_equal(
+          part[name][:, low:high], whole[name][:, low:high], name
+        )
+        fill = np.asarray(FILLS.get(name, 0), column.numpy_dtype)
+        assert (part[name][:, :low] == fill).all()
+        assert (part[name][:, high + 1 :] == fill).all()
+
+
+def test_every_worker_gives_the_same_columns(root):
+  data = config(root, [ROWS["ffd"]] * 2, ("chats", "text"))
+  pipe = chomp_data.build(data)
+  loader = pipe.data_loader(worker_count=2)
+  for step, batch in zip(range(4), loader, strict=False):
+    wanted = pipe.batch(step)
+    for name in COLUMNS:
+      np.testing.assert_array_equal(batch[name], wanted[name], name)
