@@ -4,10 +4,12 @@
 
     python benchmarks/packing.py
 
-Five parts, each a table (`--parts` runs some):
+Six parts, each a table (`--parts` runs some):
 
 - utilisation: positions that hold a token, documents cut and packing speed, by
   row length, window and algorithm.
+- reserved: what fill in the middle costs: padding with and without the three
+  positions that every piece reserves, 10**6 documents with an EOS each.
 - planning: what random access needs for 10**7 documents without tokens: time,
   bytes on disk, bytes in memory by document, and the time of a plan.
 - loading: over a raw gather timed in the same process between repeats
@@ -159,6 +161,49 @@ def pack(
   cut = int(np.count_nonzero(bins < 0))
   filled = packing.filled(pieces, bins, rows, seq_len)
   return packing.rows_of_bins(*filled, rows), cut
+
+
+def reserved(setting: Setting, directory: pathlib.Path) -> harness.Table:
+  """Packs documents with and without positions for sentinels."""
+  lines = [
+    [
+      "S", "fim.rate", "rows", "pieces per row", "tokens", "sentinels",
+      "padding", "more rows",
+    ]
+  ]  # fmt: skip
+  count = setting.planned[0]
+  store = corpora.LengthsStore(directory / f"lengths_{count}", count)
+  ids = {"prefix_id": 3, "suffix_id": 4, "middle_id": 5}
+  for seq_len in (2_048, 4_096, 8_192):
+    fewest = 0
+    for rate in (None, 0.0, 0.5, 1.0):
+      fim = None
+      if rate is not None:
+        fim = chomp_data.FimOptions(rate=rate, **ids)
+      rows = chomp_data.BinSource(
+        store, chomp_data.BinOptions(add_eos=True, fim=fim), seq_len=seq_len
+      )
+      fewest = fewest or len(rows)
+      pieces = tokens = sentinels = 0
+      for first in range(0, len(rows), 65_536):
+        spans = rows.plan(np.arange(first, min(first + 65_536, len(rows))))
+        pieces += len(np.unique(spans.row * seq_len + spans.segment))
+        tokens += int(spans.tokens().sum())
+        sentinels += int(spans.length.sum() - spans.tokens().sum())
+      positions = len(rows) * seq_len
+      lines.append(
+        [
+          f"{seq_len:,}",
+          "unset" if rate is None else f"{rate:g}",
+          f"{len(rows):,}",
+          f"{pieces / len(rows):.2f}",
+          f"{tokens / positions:.4%}",
+          f"{sentinels / positions:.4%}",
+          f"{1 - (tokens + sentinels) / positions:.4%}",
+          f"{len(rows) / fewest - 1:.4%}",
+        ]
+      )
+  return f"reserved: {count:,} documents", lines
 
 
 def planning(setting: Setting, directory: pathlib.Path) -> harness.Table:
@@ -389,6 +434,7 @@ if __name__ == "__main__":
   harness.run(
     {
       "utilisation": lambda directory: utilisation(setting_of()),
+      "reserved": lambda directory: reserved(setting_of(), directory),
       "planning": lambda directory: planning(setting_of(), directory),
       "loading": lambda directory: loading(corpus_of(directory)),
       "starts": lambda directory: starts(corpus_of(directory), setting_of()),

@@ -27,6 +27,7 @@ from chomp_data.mix.mixture import MixtureSource as MixtureSource
 from chomp_data.order.shuffle_options import ShuffleOptions as ShuffleOptions
 from chomp_data.order.shuffled import ShuffledSource as ShuffledSource
 from chomp_data.pack.bins import BinSource as BinSource
+from chomp_data.pack.fill_in_the_middle import FimOptions as FimOptions
 from chomp_data.pack.packing_options import BinOptions as BinOptions
 from chomp_data.pack.packing_options import (
   SequentialOptions as SequentialOptions,

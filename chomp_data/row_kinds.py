@@ -64,18 +64,21 @@ def section(values: Any, seq_len: int | None) -> schema.Section:
   """
 
   def check(options: Any, path: str) -> list[str]:
-    return [] if seq_len is None else options.problems(path, seq_len)
+    if seq_len is None:
+      return []
+    nested = {
+      name: section.read((values or {}).get(name), path)[0]
+      for name, section in declared.sections.items()
+    }
+    return dataclasses.replace(options, **nested).problems(path, seq_len)
 
-  return dataclasses.replace(
-    schema.section_by_kind(
-      {name: kind.options for name, kind in ROW_KINDS.items()},
-      values,
-      "How rows are made of the store's documents.",
-      DEFAULT_KIND,
-    ),
-    check=check,
-    fix="Give it `kind`.",
+  declared = schema.section_by_kind(
+    {name: kind.options for name, kind in ROW_KINDS.items()},
+    values,
+    "How rows are made of the store's documents.",
+    DEFAULT_KIND,
   )
+  return dataclasses.replace(declared, check=check, fix="Give it `kind`.")
 
 
 def has_blocks(cls: type | None) -> bool:

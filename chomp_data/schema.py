@@ -35,6 +35,7 @@ _RULE = "rule"
 _KINDS = "kinds"
 _FIX = "fix"
 _UNLESS = "unless"
+_NESTED = "nested"
 
 # The indentation of a field in the section `Attributes:` of a docstring.
 _ATTRIBUTE = re.compile(r"  (\w+): +(.*)")
@@ -199,10 +200,9 @@ class Section:
           if section.is_placeholder(value):
             continue
           value = section.stated(value)
-      elif value is None and (
-        name in self.others
-        or (option is not None and not takes_none(option.rule))
-      ):
+      elif name in self.others and _is_unset(value):
+        continue
+      elif value is None and option and not takes_none(option.rule):
         continue
       out[name] = value
     return out
@@ -292,11 +292,17 @@ class Options:
 
   def __post_init__(self) -> None:
     """Checks and converts the fields."""
+    path = type(self).__name__
     values, problems = _converted(
       type(self),
       {f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
-      type(self).__name__,
+      path,
     )
+    for name, section in nested_of(type(self)).items():
+      value = getattr(self, name)
+      if not isinstance(value, section.cls or ()):
+        values[name], wrong = section.read(value, f"{path}.{name}")
+        problems += wrong
     if problems:
       raise ConfigError(problems)
     for name, value in values.items():
@@ -328,6 +334,21 @@ def option(
 def required(rule: Rule) -> Any:
   """Declares a dataclass field without a default."""
   return dataclasses.field(metadata={_RULE: rule})
+
+
+def nested(cls: type) -> Any:
+  """Declares a dataclass field that is a section of its own, or None."""
+  return dataclasses.field(default=None, metadata={_NESTED: cls})
+
+
+@functools.cache
+def nested_of(cls: type) -> "Mapping[str, Section]":
+  """Returns the fields of an options dataclass that are sections, by name."""
+  return {
+    field.name: Section(field.metadata[_NESTED], is_optional=True)
+    for field in dataclasses.fields(cls)
+    if _NESTED in field.metadata
+  }
 
 
 @functools.cache
@@ -759,9 +780,10 @@ def section_by_kind(
   kind = kind_of(values, default)
   cls, kinds = classes.get(kind), {}
   for other, other_cls in classes.items():
-    for name in options_of(other_cls):
+    for name in (*options_of(other_cls), *nested_of(other_cls)):
       kinds.setdefault(name, []).append(repr(other))
-  names = {} if cls is None else options_of(cls)
+  sections = {} if cls is None else nested_of(cls)
+  names = {} if cls is None else {**options_of(cls), **sections}
   others = {
     name: (
       f"left out where `{{path}}.kind` is {kind!r}",
@@ -771,7 +793,13 @@ def section_by_kind(
   }
   rule = choice(tuple(classes))
   option = Option("kind", rule, default, sentence=sentence)
-  return Section(cls, kind=option, others=others)
+  return Section(
+    cls,
+    sections,
+    kind=option,
+    others=others,
+    join=lambda options, nested, _: dataclasses.replace(options, **nested),
+  )
 
 
 def kind_of(section: Any, default: Any = dataclasses.MISSING) -> str:
@@ -782,6 +810,13 @@ def kind_of(section: Any, default: Any = dataclasses.MISSING) -> str:
   if kind is None and default is not dataclasses.MISSING:
     kind = default
   return kind if isinstance(kind, str) else ""
+
+
+def _is_unset(value: Any) -> bool:
+  """Returns whether a value is None, or a section of which all fields are."""
+  if isinstance(value, Mapping):
+    return all(field is None for field in value.values())
+  return value is None
 
 
 def problems_of(options: Any, path: str) -> list[str]:

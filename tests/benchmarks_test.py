@@ -179,7 +179,7 @@ def test_sequential_epochs_fetch_each_chunk_once(read_cost):
 
 
 def test_packing_tables_hold_what_packing_promises(tmp_path):
-  tables = run("packing", tmp_path, "--parts=utilisation,planning")
+  tables = run("packing", tmp_path, "--parts=utilisation,planning,reserved")
   utilisation, planning = tables[0], tables[1]
   assert len(utilisation) == 3 * 2 * 2
   for line in utilisation:

@@ -91,4 +91,5 @@ def test_commands_of_the_wheel_run_in_an_empty_directory(wheel, tmp_path):
   assert (empty / "page.html").read_text().startswith("<!doctype html>")
   helped = run("chomp-train", "--help")
   assert "chomp-train --config=splice_multi" in helped.stdout
-  assert "block_shuffle, context_parallel, " in helped.stdout
+  names = "block_shuffle, context_parallel, fill_in_the_middle, "
+  assert names in helped.stdout

@@ -75,7 +75,7 @@ def page() -> str:
       for names, option in known.leaves(("config", "data")):
         path = ".".join(names[:-1])
         name = _RUNS.get(run, f"`buckets.kind={run!r}`")
-        if rows is not None and path.endswith(".rows"):
+        if rows is not None and "rows" in names:
           name = f"`rows.kind={rows!r}`"
         kinds = sections.setdefault(path, {}).setdefault(_row(option), [])
         kinds += [name] * (name not in kinds)
@@ -125,7 +125,7 @@ def _grouped(items: _Items) -> list[str]:
   lines = []
   groups = dict.fromkeys(tuple(kinds) for kinds in items.values())
   for kinds in sorted(groups, key=lambda kinds: -len(kinds)):
-    if every - set(kinds) or every < set(_RUNS.values()):
+    if every - set(kinds) or every < set(_RUNS.values()) or len(every) == 1:
       lines += [_filled(f"With {_listed(kinds)}:"), ""]
     lines += _table(
       row for row, kinds_of_row in items.items() if tuple(kinds_of_row) == kinds

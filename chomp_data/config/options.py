@@ -384,6 +384,15 @@ class RowFields(TextFields):
     """Returns the transforms that these options ask for; see `RunFields`."""
     transforms = super().operations(sources)
     if not self.mask_boundary_loss:
+      fim = [name for name, source in sources.items() if _has_fim(source)]
+      if fim:
+        raise schema.ConfigError(
+          [
+            f"`{PATH}.mask_boundary_loss` must be True with"
+            f" sources.{fim[0]}.rows.fim, got False: unused positions separate"
+            " some of its documents. Unset one of them."
+          ]
+        )
       transforms.insert(0, masks.MaskBoundaryLoss(enabled=False))
     return transforms
 
@@ -395,6 +404,10 @@ class RowFields(TextFields):
       "global_batch_size": self.sizes[0][1],
       "mask_boundary_loss": self.mask_boundary_loss,
     }
+
+
+def _has_fim(source: row_source.RowSource) -> bool:
+  return bool(source.layout.sentinel_ids)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -831,10 +844,14 @@ def _others(
   cls: type | None, classes: Iterable[type]
 ) -> dict[str, tuple[str, str] | None]:
   """Returns the fields that only other classes have."""
-  names = {name for other in classes for name in schema.options_of(other)}
-  return dict.fromkeys(
-    sorted(names - (set() if cls is None else schema.options_of(cls).keys()))
-  )
+  names = {
+    name
+    for other in classes
+    for name in (*schema.options_of(other), *schema.nested_of(other))
+  }
+  if cls is not None:
+    names -= schema.options_of(cls).keys() | schema.nested_of(cls).keys()
+  return dict.fromkeys(sorted(names))
 
 
 def _joined(kind: str, fields: Any, sections: dict[str, Any]) -> RunOptions:

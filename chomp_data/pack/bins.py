@@ -22,6 +22,7 @@ from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.pack import background_packer
 from chomp_data.pack import epoch_starts
+from chomp_data.pack import fill_in_the_middle
 from chomp_data.pack import packed_source
 from chomp_data.pack import pairs
 from chomp_data.pack import window_packing
@@ -136,6 +137,20 @@ class BinSource(packed_source.PackedSource):
     if limit is not None:
       self.document_slots: int = min(documents_of_unit * limit, seq_len)
     self._row_key = hashing.fold_key(self._seed, self.name, "rows")
+    self._middles = None
+    if options.fim is not None:
+      self.layout = dataclasses.replace(
+        self.layout,
+        sentinel_ids=options.fim.sentinel_ids,
+        train_sentinels=options.fim.train_sentinels,
+      )
+      self._middles = fill_in_the_middle.FillInTheMiddle(
+        options.fim,
+        self._documents,
+        self.layout,
+        key=hashing.fold_key(self._seed, self.name, "fim"),
+        path=f"{path}.fim",
+      )
     self.background: background_packer.BackgroundPacker = (
       background_packer.BackgroundPacker(self.packing)
     )
@@ -176,7 +191,9 @@ class BinSource(packed_source.PackedSource):
     # 'exact' cuts it depends on the other documents of its window.
     if self.options.orders_differ and self.packing.exact:
       return {"tokens": 0}
-    return {"tokens": 0, "loss_tokens": 0, "spans": 0}
+    units = {"tokens": 0, "loss_tokens": 0}
+    # Rearranged pieces are several spans, and others in each epoch.
+    return units if self.options.fim else {**units, "spans": 0}
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
@@ -333,7 +350,10 @@ class BinSource(packed_source.PackedSource):
     window, row = self._packed_at(epoch, index, packed)
     if len(index) and self._reader is not None:
       self._pack_ahead(order, int(index[-1]), *self._reader)
-    return packed.plan(window, row)
+    spans = packed.plan(window, row)
+    if self._middles is None:
+      return spans
+    return self._middles.rearranged(spans, epoch)
 
   def _pack_ahead(
     self, order: int, row: int, max_epochs: int | None, full_order: bool

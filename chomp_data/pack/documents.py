@@ -219,10 +219,16 @@ class Documents:
     A stored piece of a document gets a BOS only if it begins the document, and
     an EOS only if it ends it.
     """
-    if not isinstance(self.store, remainder.RemainderStore):
-      return self._bos, self._eos
-    begins, ends = self.store.pieces.at_ends(document)
+    begins, ends = self.at_ends(document)
     return self._bos * begins, self._eos * ends
+
+  def at_ends(
+    self, document: np.ndarray
+  ) -> tuple[np.ndarray | bool, np.ndarray | bool]:
+    """Returns whether they begin and end documents, not pieces of them."""
+    if not isinstance(self.store, remainder.RemainderStore):
+      return True, True
+    return self.store.pieces.at_ends(document)
 
   def _offered(self, document: np.ndarray, stored: np.ndarray) -> np.ndarray:
     """Returns the tokens of documents with an added BOS and EOS."""

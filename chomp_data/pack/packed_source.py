@@ -62,7 +62,7 @@ class PackedSource(store_source.StoreSource):
     self._documents = packed_type(
       store,
       order,
-      seq_len=seq_len,
+      seq_len=seq_len - getattr(options, "reserved", 0),
       add_bos=options.add_bos,
       add_eos=options.add_eos,
       long_documents=long_units,
@@ -112,6 +112,8 @@ class PackedSource(store_source.StoreSource):
     rows = dataclasses.asdict(self.options)
     if not self.store.opened.pairs:
       rows = {n: value for n, value in rows.items() if n not in pairs.FIELDS}
+    if rows.get("fim") is None:
+      rows.pop("fim", None)  # As in states of earlier versions.
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,

@@ -5,6 +5,7 @@
 import dataclasses
 
 from chomp_data import schema
+from chomp_data.pack import fill_in_the_middle
 from chomp_data.pack import packing
 from chomp_data.sources import shared_options as options_lib
 
@@ -102,6 +103,8 @@ class BinOptions(PackingOptions):
     long_pairs: What happens to preference pairs longer than a row: 'drop', or
       'truncate_prompt', which leaves out the start of the prompt, as many
       tokens of both halves, and drops pairs whose prompt is too short.
+    fim: Which documents are rearranged for fill-in-the-middle, a section; None
+      is none.
   """
 
   packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))
@@ -117,6 +120,14 @@ class BinOptions(PackingOptions):
   long_pairs: str = schema.option(
     "drop", schema.choice(("drop", "truncate_prompt"))
   )
+  fim: fill_in_the_middle.FimOptions | None = schema.nested(  # noqa: RUF009 (a section)
+    fill_in_the_middle.FimOptions
+  )
+
+  @property
+  def reserved(self) -> int:
+    """Positions that each piece has after its tokens."""
+    return 0 if self.fim is None else fill_in_the_middle.RESERVED
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields."""
@@ -136,6 +147,13 @@ class BinOptions(PackingOptions):
       problems.append(
         f"`{path}.document_block` must divide packing_buffer_docs, got"
         f" {block} and {window}. Change one, or unset document_block."
+      )
+    if self.fim is not None:
+      problems += self.fim.problems(
+        f"{path}.fim",
+        seq_len,
+        self.packing_algorithm,
+        self.trailing_filler_in_segment,
       )
     return problems
 

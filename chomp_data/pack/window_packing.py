@@ -71,6 +71,7 @@ class WindowPacking:
     options: The algorithm and its limits.
     seq_len: Positions of a row.
     exact: Whether the algorithm is 'exact', which needs no index.
+    reserved: Positions that each piece has after its tokens.
     cache_key: Distinguishes its windows from others in `CACHE`.
   """
 
@@ -95,6 +96,7 @@ class WindowPacking:
     self.seq_len = seq_len
     self._order_key = order_key
     self.exact: bool = options.packing_algorithm == "exact"
+    self.reserved: int = options.reserved
     self.cache_key: object = object()
 
   @memo.remembered(documents_lib.ORDERS)
@@ -111,6 +113,7 @@ class WindowPacking:
     documents = self.documents.order
     order = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
     return {
+      **({"reserved": self.reserved} if self.reserved else {}),
       "version": PACKING_VERSION,
       "packing_buffer_docs": self.options.packing_buffer_docs,
       "packing_max_docs_per_bin": self.options.packing_max_docs_per_bin,
@@ -150,13 +153,17 @@ class WindowPacking:
       Its pieces, the row of each, and the number of rows. A piece that 'exact'
       cuts has row -1.
     """
-    pieces = packing.cut_pieces(tokens, self.seq_len)
+    pieces = self.pieces(tokens)
     if self.exact:
       return pieces, *packing.exact_bins(pieces, self.seq_len)
     max_items = self.options.packing_max_docs_per_bin
     return pieces, *packing.first_fit_decreasing(
-      pieces.length, self.seq_len, max_items
+      pieces.length + self.reserved, self.seq_len, max_items
     )
+
+  def pieces(self, tokens: np.ndarray) -> packing.Pieces:
+    """Cuts documents of int64[N] tokens into pieces that fit in a row."""
+    return packing.cut_pieces(tokens, self.seq_len - self.reserved)
 
 
 class PackedOrder:
@@ -285,7 +292,8 @@ class PackedOrder:
     ascending = np.argsort(values[0], kind="stable")
     rows, position, start, length = (array[ascending] for array in values)
     counts = np.bincount(rows, minlength=len(row))
-    before = np.cumsum(length) - length
+    room = length + self._packing.reserved
+    before = np.cumsum(room) - room
     first = (np.cumsum(counts) - counts)[rows]
     return self._packing.documents.spans_of(
       self.documents.at(position),
@@ -404,8 +412,7 @@ class PackedOrder:
     index = self.find_index() if self._packing.exact else self.index()
     if index is None:
       return self._packing.packed(tokens)
-    seq_len = self._packing.seq_len
-    pieces = packing.cut_pieces(tokens, seq_len)
+    pieces = self._packing.pieces(tokens)
     num_rows = int(index["rows"].read(window, window + 1)[0])
     ends = index["piece_ends"]
     first_piece = int(ends.read(window - 1, window)[0]) if window else 0
@@ -418,7 +425,7 @@ class PackedOrder:
       path = index["bins"].path
       raise stores.StoreError(
         f"{path}: window {window} must pack {len(pieces.length)} pieces into"
-        f" {num_rows} rows of {seq_len}, but does not. Remove"
+        f" {num_rows} rows of {self._packing.seq_len}, but does not. Remove"
         f" {path.parent}: it is built again."
       )
     return pieces, bins, num_rows
@@ -428,7 +435,8 @@ class PackedOrder:
     if len(bins) != len(length) or bins.max(initial=0) > num_rows:
       return False
     placed = bins >= 0
-    row_tokens = np.bincount(bins[placed], length[placed], num_rows)
+    room = length[placed] + self._packing.reserved
+    row_tokens = np.bincount(bins[placed], room, num_rows)
     if self._packing.exact:
       right = num_rows == -(-int(length.sum()) // self._packing.seq_len)
     else:

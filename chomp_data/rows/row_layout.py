@@ -15,6 +15,7 @@ import numpy as np
 from chomp_data.index import ragged
 from chomp_data.kernels import compiled
 from chomp_data.rows import aligned
+from chomp_data.rows.spans import SENTINEL
 from chomp_data.rows.spans import Spans
 
 # Approximate seconds per position of all fields.
@@ -48,6 +49,7 @@ class RowLayout:
     sentinel_ids: Token ids of sentinels, which mark the parts of rearranged
       documents.
     pair_slots: The most preference pairs of a row; 0 if rows hold documents.
+    train_sentinels: Whether sentinels are trained on as labels.
   """
 
   seq_len: int
@@ -59,6 +61,7 @@ class RowLayout:
   eos_id: int | None = None
   sentinel_ids: tuple[int, ...] = ()
   pair_slots: int = 0
+  train_sentinels: bool = True
 
   @property
   def special_ids(self) -> tuple[int | None, ...]:
@@ -282,6 +285,24 @@ def pair_mask(spans: Spans, pair_slots: int) -> np.ndarray:
   """
   mask = np.zeros((spans.num_rows, pair_slots), np.bool_)
   mask[spans.row, (spans.segment - 1) // 2] = True
+  return mask
+
+
+def without_sentinels(spans: Spans, seq_len: int) -> np.ndarray:
+  """Returns bool[num_rows, seq_len]: which positions hold no sentinel.
+
+  Args:
+    spans: The plan of rows, without masked spans.
+    seq_len: Positions of a row.
+  """
+  mask = np.ones((spans.num_rows, seq_len), np.bool_)
+  for added, column in (
+    (spans.added_before, spans.column),
+    (spans.added_after, spans.ends() - 1),
+  ):
+    if added is not None:
+      pick = np.flatnonzero(added >= SENTINEL)
+      mask[spans.row[pick], column[pick]] = False
   return mask
 
 

@@ -99,6 +99,11 @@ def read(
     runs = row_labels.runs_of(stores_by_number, fetched, tokens.shape[1])
     trained = runs.trained_grid(*tokens.shape)
     weight = runs.weight_grid(*tokens.shape) if label_fields else None
+  if not layout.train_sentinels:
+    real = row_layout.without_sentinels(wide_spans, tokens.shape[1])
+    trained = real if trained is None else trained & real
+    weight = None if weight is None else weight * real
+  if trained is not None:
     _label(batch, trained, weight, label_fields, last_weight)
   if depth:
     if "loss_weight" not in label_fields:
@@ -188,7 +193,7 @@ def _label(
   label_fields: Collection[str],
   last_weight: np.ndarray | None,
 ) -> None:
-  """Applies labels of stores to `loss_mask`, and adds label fields.
+  """Applies which tokens are trained on to `loss_mask`, and adds label fields.
 
   `trained` and `weight` are of the columns of rows, and perhaps more.
   `last_weight` float32[N] is the weight of the token after each row as a

@@ -27,6 +27,7 @@ from chomp_data.audit import forecast
 from chomp_data.audit import verifying
 from chomp_data.loading import batches
 from chomp_data.plans import balance
+from chomp_data.rows import spans as spans_lib
 from tests.audit import visits_test
 from tests.catalogue import costs
 from tests.catalogue import runs
@@ -102,11 +103,11 @@ def test_a_batch_holds_the_tokens_that_the_plan_names(name, root, pipe):
     wanted = np.full(batch["tokens"].shape, -1)
     for at in range(len(spans)):
       tokens = documents[spans.source[at]][spans.document[at]]
-      bos = [BOS] * bool(
-        spans.added_before is not None and spans.added_before[at]
-      )
-      eos = [EOS] * bool(
-        spans.added_after is not None and spans.added_after[at]
+      source = pipe.sources[pipe.source_names[spans.source[at]]]
+      added = [None, BOS, EOS, *source.layout.sentinel_ids]
+      bos, eos = (
+        [added[own[at]]] * bool(own is not None and own[at])
+        for own in (spans.added_before, spans.added_after)
       )
       length = int(spans.length[at])
       first = int(spans.start[at])
@@ -552,6 +553,25 @@ _AS_COUNTED = {"lookahead": False, "train_on_eos": True}
 _COUNTED = ("rows", "tokens", "loss_tokens")
 
 
+def sentinels_of(pipe, spans, number):
+  """Returns sentinels of a source, and how many more targets it has for them.
+
+  Trained tokens are all of a piece but one, with sentinels as without: a piece
+  of n tokens has n + 2 targets with three sentinels, which may be not trained
+  on; then a first token after a sentinel is a target that is not counted.
+  """
+  pick = np.flatnonzero(spans.source == number)
+  spans = spans.take(pick, spans.row[pick], spans.num_rows)
+  if spans.sentinels() is None:
+    return 0, 0
+  sentinels = int(spans.sentinels().sum())
+  if pipe.sources[pipe.source_names[number]].layout.train_sentinels:
+    return sentinels, sentinels
+  # A sentinel that opens its piece is no target, whatever it is.
+  opens = ~spans.joined() & (spans.added_before >= spans_lib.SENTINEL)
+  return sentinels, int(opens.sum())
+
+
 def counted(pipe, steps):
   """Counts rows, tokens and trained tokens of batches, by source and step."""
   # What another run had read, where this one goes on from its `resume_state`.
@@ -567,9 +587,9 @@ def counted(pipe, steps):
     np.add.at(length, spans.row, spans.length)
     for number, own in enumerate(found.values()):
       rows = batch["source_id"] == number
-      own[step + 1] = (
-        rows.sum(), length[rows].sum(), (batch["loss_mask"][rows] > 0).sum(),
-      )  # fmt: skip
+      sentinels, known = sentinels_of(pipe, spans, number)
+      trained = (batch["loss_mask"][rows] > 0).sum() - known
+      own[step + 1] = rows.sum(), length[rows].sum() - sentinels, trained
   return {source: own.cumsum(axis=0) for source, own in found.items()}
 
 

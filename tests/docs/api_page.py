@@ -71,7 +71,7 @@ SECTIONS = (
     "Options",
     "The fields of a config's sections `rows`, `shuffle` and `mix`.",
     (
-      "BinOptions", "SequentialOptions", "SpliceOptions",
+      "BinOptions", "FimOptions", "SequentialOptions", "SpliceOptions",
       "MultiSpliceOptions", "WindowOptions", "ShuffleOptions", "MixOptions",
     ),
   ),

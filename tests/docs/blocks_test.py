@@ -219,6 +219,25 @@ def around_columns(names, found):
   assert names["batch"]["teacher_ids"][0, 2].tolist() == [1, 3]
 
 
+@around("fill_in_the_middle.md")
+def around_fill_in_the_middle(names, found):
+  names["config"] = ml_collections.ConfigDict(
+    {
+      "data": {
+        "seq_len": 256,
+        "global_batch_size": 4,
+        "sources": {
+          "web": {"store": "data/web", "rows": {"kind": "bin", "add_eos": True}}
+        },
+      }
+    }
+  )
+  yield
+  (shown,) = found.values()
+  assert "prefix: " in shown.stdout
+  assert "<middle>" in shown.stdout
+
+
 @around("answers.md")
 def around_answers(names, found):
   yield

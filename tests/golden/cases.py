@@ -397,6 +397,8 @@ _SEQUENTIAL = {
   ),
 }
 
+_FIM = {"rate": 0.6, "prefix_id": 253, "suffix_id": 254, "middle_id": 255}
+
 _BINS = {
   "bin_ffd": Case(
     _rows("web", "bin", packing_buffer_docs=16, shuffle_rows=False)
@@ -486,6 +488,30 @@ _BINS = {
       shuffle_documents="full",
       shuffle_rows=False,
       add_eos=True,
+    )
+  ),
+  "bin_fim": Case(
+    _rows(
+      "web",
+      "bin",
+      BLOCK,
+      {"epochs": None, "num_targets": 2},
+      packing_buffer_docs=16,
+      add_bos=True,
+      add_eos=True,
+      fim=_FIM,
+    ),
+    states=(0, 9),
+  ),
+  "bin_fim_stored_ends": Case(
+    _rows(
+      "ended",
+      "bin",
+      FULL,
+      {"epochs": 4, "remainder": "pad", "batch_format": "maxtext"},
+      packing_buffer_docs=10,
+      shuffle_documents="full",
+      fim={**_FIM, "rate": 1.0, "train_sentinels": False},
     )
   ),
   "records_bin": Case(
@@ -596,11 +622,20 @@ def _mix(sources, mix=None, **run):
 
 _ALL = {"web": _BIN, "code": _EXACT, "notes": _STREAM, "books": _SPLICED}
 _THREE = {"web": _BIN, "notes": _STREAM, "books": _SPLICED}
+_PLAIN = {"notes": _STREAM, "books": _SPLICED}
 # Where units must be planned, a far step takes all epochs before it.
 _NEAR = (12, 18, 24, 30, 55, 144, 377, 1_000)
 
 _MIXES = {
   "mix_tokens": Case(_mix(_ALL), _NEAR, states=(0, 6, 70), resumed=9),
+  "mix_fim": Case(
+    _mix(
+      {"web": {**_BIN, "rows": {**_BIN["rows"], "fim": _FIM}}, **_PLAIN},
+      epochs=None,
+    ),
+    _NEAR,
+    states=(4,),
+  ),
   "mix_weighted": Case(
     _mix(
       {

@@ -5,6 +5,9 @@ const TYPES = {
   f4: Float32Array, f8: Float64Array,
 };
 const FLAG = { bos: 1, eos: 2, gone: 4 };
+// The parts of rearranged documents, by the number of the sentinel that begins them.
+const PARTS = ["", "prefix", "suffix", "middle"];
+const partOf = (flags) => PARTS[flags >> 3] ?? `sentinel ${flags >> 3}`;
 
 function unpack(packed) {
   const text = atob(packed.data);

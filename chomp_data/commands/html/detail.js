@@ -5,11 +5,12 @@ const MOST_TEXT = 20000; // tokens of a span that the panel shows
 const MOST_PLACES = 500;
 
 function tokensOf(step, i) {
-  const added = (step.flags[i] & FLAG.bos ? 1 : 0) + (step.flags[i] & FLAG.eos ? 1 : 0);
+  const part = partOf(step.flags[i]);
+  const added = (step.flags[i] & FLAG.bos ? 1 : 0) + (step.flags[i] & FLAG.eos ? 1 : 0) + (part ? 1 : 0);
   const stored = step.size[i] - added, start = step.start[i];
   const more = [step.flags[i] & FLAG.bos ? "BOS" : "", step.flags[i] & FLAG.eos ? "EOS" : ""].filter(Boolean);
   const range = stored ? `${count(start)} to ${count(start + stored - 1)}` : "none";
-  return range + more.map((name) => ` + ${name}`).join("");
+  return (part ? `${part} ` : "") + range + more.map((name) => ` + ${name}`).join("");
 }
 
 const columnsOf = (step, i) => `${count(step.column[i])} to ${count(step.column[i] + step.size[i] - 1)}`;

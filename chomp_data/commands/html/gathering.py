@@ -31,7 +31,8 @@ MOST_PICTURES = 64
 # nor those of which that takes long.
 _MOST_TRACED = 64
 _MOST_TRACE_S = 0.05
-_BOS, _EOS, _MASKED = 1, 2, 4
+# Bits of the flags of a span; above them is the number of its sentinel, from 1.
+_BOS, _EOS, _MASKED, _SENTINEL = 1, 2, 4, 3
 
 
 def gathered(
@@ -197,10 +198,11 @@ def _tables(
 
 def _spans(spans: spans_lib.Spans, documents: _Documents) -> dict[str, Any]:
   flags = np.zeros(len(spans), np.int64)
-  if spans.added_before is not None:
-    flags += _BOS * (spans.added_before > 0)
-  if spans.added_after is not None:
-    flags += _EOS * (spans.added_after > 0)
+  for added in (spans.added_before, spans.added_after):
+    if added is not None:
+      flags += _BOS * (added == spans_lib.BOS) + _EOS * (added == spans_lib.EOS)
+      sentinel = added.astype(np.int64) - spans_lib.SENTINEL + 1
+      flags |= np.maximum(sentinel, 0) << _SENTINEL
   if spans.masked is not None:
     flags += _MASKED * spans.masked
   return {
@@ -255,7 +257,7 @@ def _history(
   tokens = np.zeros((steps.stop - first, len(pipe.source_names)), np.int64)
   for i, step in enumerate(range(first, steps.stop)):
     live = pipe.plan(step).live()
-    np.add.at(tokens[i], live.source, live.length)
+    np.add.at(tokens[i], live.source, live.tokens())
   return {"first": first, "tokens": packing.packed(tokens)}
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows and samples of steps for people: text, and pictures of arrays."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import itertools
 from typing import Any
@@ -50,16 +51,21 @@ def print_step(
     name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
     body = rich.text.Text()
     (named,) = records.spans_by_row(pipe, spans.rows(row, row + 1))
+    parts = {span["column"]: span["part"] for span in named if "part" in span}
     for span in named:
       document, column, start, identity = (
         span[k] for k in ("document", "column", "start", "id")
       )
       last = span["length"] - 1
       added = [name.upper() for name in ("bos", "eos") if span.get(name)]
-      last_token = start + last - len(added)
+      last_token = start + last - len(added) - span.get("sentinels", 0)
+      tokens = f"tokens {start}..{last_token}"
+      if "part" in span:
+        empty = last_token < start
+        tokens = f"{span['part']}: {'no tokens' if empty else tokens}"
       body.append(
         f"columns {column}..{column + last} <- document {document}"
-        f" {identity!r} tokens {start}..{last_token}"
+        f" {identity!r} {tokens}"
         f"{''.join(f' + {name}' for name in added)}"
         f"{' (gone)' if 'gone' in span else ''}\n",
         style="bold",
@@ -68,7 +74,7 @@ def print_step(
       fields = {
         name: batch[name][row] for name in records.FIELDS if name in batch
       }
-      body.append_text(_row_text(fields, real[row], decoders[name]))
+      body.append_text(_row_text(fields, real[row], decoders[name], parts))
     body.rstrip()
     console.print(
       rich.panel.Panel(
@@ -105,9 +111,16 @@ def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
 
 
 def _row_text(
-  fields: dict[str, np.ndarray], real: np.ndarray, tokenizer: Any
+  fields: dict[str, np.ndarray],
+  real: np.ndarray,
+  tokenizer: Any,
+  parts: Mapping[int, str],
 ) -> rich.text.Text:
-  """Returns a row's text: a colour a segment, dim where it is not trained."""
+  """Returns a row's text: a colour a segment, dim where it is not trained.
+
+  `parts` are names of parts of rearranged documents, by the columns of their
+  sentinels.
+  """
   segment, trained = fields["segment_ids"], fields["loss_mask"]
   # The target of a trained position is the next one, so that is what is lit.
   target = np.zeros_like(trained)
@@ -118,7 +131,8 @@ def _row_text(
   compared = np.sign(weight - 1).astype(int)
   key = np.stack([real, np.where(real, segment, 0), real & target, compared])
   change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
-  edges = [0, *change.tolist(), len(segment)]
+  marks = {edge for column in parts for edge in (column, column + 1)}
+  edges = sorted({0, *change.tolist(), *marks, len(segment)})
   out = rich.text.Text()
   for low, high in itertools.pairwise(edges):
     if not real[low]:
@@ -126,7 +140,10 @@ def _row_text(
       continue
     style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
     ids = fields["tokens"][low:high]
-    if tokenizer is None:
+    if low in parts:
+      text = f"<{parts[low]}>"
+      style = f"reverse {style}"
+    elif tokenizer is None:
       text = " ".join(map(str, ids.tolist())) + " "
     else:
       text = tokenizer.decode(ids)

@@ -1,0 +1,477 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fill in the middle: pieces are rearranged, and nothing else changes.
+
+A *piece* is compared as (row, document, first token, tokens) of the plan, with
+the tokens that its segment holds in the batch.
+"""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data.audit import tracing
+from chomp_data.audit import verifying
+from chomp_data.kernels import compiled
+from chomp_data.pack import fill_in_the_middle
+from chomp_data.rows import spans as spans_lib
+from chomp_data.testing import stores as testing_stores
+from tests.audit import visits_test
+from tests.rows import fim_reference
+from tests.sources import labelled
+
+SEQ_LEN, BOS, EOS, IDS = 32, 2, 1, (253, 254, 255)
+FIM = dict(zip(("prefix_id", "suffix_id", "middle_id"), IDS, strict=True))
+ADDED = {"add_bos": True, "add_eos": True}
+
+
+@pytest.fixture(scope="module")
+def documents():
+  """Tokens of documents: many short, some empty, some longer than a row."""
+  rng = np.random.default_rng(0)
+  lengths = rng.integers(0, 30, 240)
+  lengths[::17] = rng.integers(40, 120, len(lengths[::17]))
+  return [rng.integers(3, 250, n) for n in lengths]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory, documents):
+  """Paths of a bare store and of one whose documents have BOS and EOS."""
+  root = tmp_path_factory.mktemp("fim")
+  ended = [np.asarray([BOS, *own, EOS]) for own in documents]
+  testing_stores.make_store(root / "bare", documents, bos_id=BOS)
+  testing_stores.make_store(
+    root / "ended", ended, bos_id=BOS, adds_bos=True, adds_eos=True
+  )
+  return {"bare": str(root / "bare"), "ended": str(root / "ended")}
+
+
+@pytest.fixture
+def data(stores):
+  def make(store="bare", rows=ADDED, run=None, **fim):
+    if store != "bare":
+      rows = {}
+    return {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": 4,
+      "seed": 1,
+      "epochs": 4,
+      "remainder": "pad",
+      "device_fields": "never",
+      **(run or {}),
+      "sources": {
+        "a": {
+          "store": stores[store],
+          "rows": {
+            "kind": "bin",
+            "packing_buffer_docs": 40,
+            "fim": {**FIM, **fim},
+            **rows,
+          },
+        }
+      },
+    }
+
+  return make
+
+
+def plans(pipe):
+  """Yields (step, batch, spans) of a run."""
+  for step in range(pipe.num_steps):
+    yield step, pipe.canonical(step), pipe.plan(step)
+
+
+def pieces(spans):
+  """Yields (row, segment, document, first token, stored tokens, spans)."""
+  keys = list(zip(spans.row.tolist(), spans.segment.tolist(), strict=True))
+  for row, segment in dict.fromkeys(keys):
+    pick = np.flatnonzero((spans.row == row) & (spans.segment == segment))
+    piece = spans.take(pick, np.zeros_like(pick), 1)
+    (document,) = set(piece.document.tolist())
+    first, count = int(piece.start.min()), int(piece.stored()[0].sum())
+    yield row, segment, document, first, count, piece
+
+
+def rearranged(piece):
+  return piece.sentinels() is not None
+
+
+def can_be_rearranged(piece, pipe, document, first, count):
+  store = pipe.sources["a"].store
+  whole = int(store.bounds(np.asarray([document]))[1][0])
+  sentinels = 0 if piece.sentinels() is None else int(piece.sentinels().sum())
+  tokens = int(piece.length.sum()) - sentinels
+  added = pipe.sources["a"].layout.eos_id is not None
+  ends = (piece.added_after == spans_lib.EOS).any() if added else (
+    first + count == whole
+  )  # fmt: skip
+  return bool(ends) and tokens >= 4
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["numpy", "numba"])
+@pytest.mark.parametrize(
+  ("store", "rows"),
+  [
+    ("bare", ADDED),
+    ("bare", {"add_eos": True}),
+    ("bare", {**ADDED, "long_documents": "truncate"}),
+    ("ended", {}),
+    ("ended", {"long_documents": "truncate"}),
+  ],
+)
+def test_inverting_the_rearrangement_restores_every_piece(
+  data, documents, store, rows, fast
+):
+  config = data(store, rate=0.7)
+  config["sources"]["a"]["rows"].update(rows)
+  pipe = chomp_data.build(config)
+  forms, seen = collections.Counter(), collections.Counter()
+  with compiled.allowed(fast):
+    for _, batch, spans in plans(pipe):
+      for row, segment, document, first, count, piece in pieces(spans):
+        at = np.flatnonzero(batch["segment_ids"][row] == segment)
+        tokens = batch["tokens"][row, at].tolist()
+        stored = documents[document].tolist()
+        if store == "ended":
+          stored = [BOS, *stored, EOS]
+        wanted = stored[first : first + count]
+        before, after = piece.added_before, piece.added_after
+        if before is not None and (before == spans_lib.BOS).any():
+          wanted = [BOS, *wanted]
+        if after is not None and (after == spans_lib.EOS).any():
+          wanted = [*wanted, EOS]
+        # Of a segment, contiguous and with three positions in all.
+        assert at.tolist() == list(range(at[0], at[0] + len(at)))
+        if rearranged(piece):
+          assert len(at) == len(wanted) + 3
+          assert wanted[-1] == EOS
+          if wanted[0] == BOS:
+            assert tokens[:2] == [BOS, IDS[0]]
+          forms["SPM" if len(piece) and f"{IDS[0]}, {IDS[1]}" in str(tokens)
+                else "PSM"] += 1  # fmt: skip
+          tokens = fim_reference.invert_segment(tokens, IDS)
+        else:
+          forms["in order"] += 1
+          gap = batch["segment_ids"][row, at[-1] + 1 : at[-1] + 4]
+          assert (gap == 0).all()
+        assert tokens == wanted
+        seen[document, first] += 1
+  assert min(forms[name] for name in ("in order", "PSM", "SPM")) > 20
+  assert set(seen.values()) == {pipe.run_options.data.epochs}
+
+
+def test_only_pieces_with_the_end_of_their_document_are_rearranged(data):
+  for store in ("bare", "ended"):
+    pipe = chomp_data.build(data(store, rate=1.0))
+    for _, _, spans in plans(pipe):
+      for _, _, document, first, count, piece in pieces(spans):
+        wanted = can_be_rearranged(piece, pipe, document, first, count)
+        assert rearranged(piece) == wanted
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_the_rearranged_share_is_the_rate_within_chance(data, rate):
+  pipe = chomp_data.build(data(run={"epochs": 12}, rate=rate, spm_rate=0.25))
+  able = changed = suffix_first = 0
+  cuts = []
+  for _, _, spans in plans(pipe):
+    for _, _, document, first, count, piece in pieces(spans):
+      able += can_be_rearranged(piece, pipe, document, first, count)
+      if rearranged(piece):
+        changed += 1
+        at = np.flatnonzero(piece.added_before >= spans_lib.SENTINEL)
+        stored = piece.stored()[0][at]
+        suffix_first += stored[0] == 0
+        cuts.append(stored[1] / max(count, 1))
+  assert able > 2_000
+  # Four standard deviations.
+  assert abs(changed - able * rate) <= 4 * (able * rate * (1 - rate)) ** 0.5
+  if changed > 200:
+    # Some prefixes of PSM are empty too: about 2 in (tokens + 1).
+    assert 0.25 * changed < suffix_first < 0.45 * changed
+    # Suffixes are a third of a piece on average.
+    assert abs(np.mean(cuts) - 1 / 3) < 0.03
+
+
+def test_one_packing_serves_all_epochs_and_choices_differ(data):
+  def packed(pipe):
+    found = collections.defaultdict(dict)
+    rows = len(pipe.sources["a"])
+    for epoch in range(3):
+      spans = pipe.sources["a"].plan(
+        np.arange(epoch * rows, (epoch + 1) * rows)
+      )
+      for row, segment, document, first, count, piece in pieces(spans):
+        key = row, segment, document, first, count, int(piece.column.min())
+        lengths = tuple(piece.stored()[0].tolist())
+        found[epoch][key] = None if not rearranged(piece) else lengths[-3:]
+    return found
+
+  rows = {**ADDED, "shuffle_rows": False}
+  found = packed(chomp_data.build(data(rows=rows)))
+  never = packed(chomp_data.build(data(rows=rows, rate=0.0)))
+  assert set(found[0]) == set(found[1]) == set(found[2]) == set(never[0])
+  assert not any(never[0].values())
+  keys = [key for key in found[0] if key[4] > 10]
+  for one, two in ((0, 1), (1, 2), (0, 2)):
+    changed = [(found[one][key], found[two][key]) for key in keys]
+    flipped = sum((a is None) != (b is None) for a, b in changed)
+    both = [(a, b) for a, b in changed if a is not None and b is not None]
+    # About half of the pieces, which are all rearranged half of the time.
+    assert 0.25 < flipped / len(changed) < 0.65
+    assert len(both) > 10
+    assert sum(a == b for a, b in both) < 0.2 * len(both)
+
+
+def test_another_seed_and_document_choose_otherwise(data):
+  def choices(seed):
+    pipe = chomp_data.build(data(run={"seed": seed, "epochs": 1}))
+    return {
+      (document, first): rearranged(piece)
+      for _, _, spans in plans(pipe)
+      for _, _, document, first, _, piece in pieces(spans)
+    }
+
+  one, two = choices(1), choices(2)
+  assert one.keys() == two.keys()
+  assert 50 < sum(one[key] != two[key] for key in one) < len(one) - 50
+  assert one == choices(1)
+
+
+def test_a_mix_counts_original_tokens(data):
+  """With sentinels as without, in sums as in plans."""
+  plain = chomp_data.build(data(rate=0.0)).sources["a"]
+  rows = chomp_data.build(data()).sources["a"]
+  epochs = rows.epochs.size(0), rows.epochs.size(1)
+  assert epochs == (plain.epochs.size(0), plain.epochs.size(1))
+  for unit in ("tokens", "loss_tokens", "rows"):
+    for epoch in (0, 1):
+      at = np.arange(epochs[epoch])
+      wanted = plain.units(epoch, at, unit)
+      np.testing.assert_array_equal(rows.units(epoch, at, unit), wanted)
+      planned = chomp_data.RowSource.units(rows, epoch, at, unit)
+      np.testing.assert_array_equal(planned, wanted)
+      blocks = rows.block_units(epoch, unit, None)
+      if blocks is not None:
+        assert blocks.units.sum() == wanted.sum()
+
+
+def test_traces_certificates_and_accounts_are_of_original_tokens(data):
+  config = data(run={"epochs": 2})
+  pipe = chomp_data.build(config)
+  with chomp_data.make_iterator(config) as iterator:
+    for _ in range(6):
+      next(iterator)
+    state = json.loads(iterator.get_state())
+  assert verifying.verified(pipe, [state]).agrees
+  visits_test.check(pipe, 5)
+  # What is at the columns that a trace names.
+  store, compared = pipe.sources["a"].store, 0
+  batch, spans = pipe.canonical(3), pipe.plan(3)
+  added = [
+    np.zeros(len(spans), np.int8) if one is None else one
+    for one in (spans.added_before, spans.added_after)
+  ]
+  for at, record in enumerate(tracing.step_records(pipe, 3, 4)):
+    before, after = (int(one[at] > 0) for one in added)
+    first = store.bounds(np.asarray([record["document"]]))[0]
+    count = record["length"] - before - after
+    tokens = store.read_tokens(first + record["start"], np.asarray([count]))
+    column = record["column"] + before
+    placed = batch["tokens"][record["row"], column : column + count]
+    assert placed.tolist() == tokens.tolist()
+    compared += count
+  assert compared > 50
+
+
+def test_a_piece_with_a_removed_token_is_in_order_and_no_other_changes(
+  data, documents, tmp_path
+):
+  gone = tmp_path / "gone.jsonl"
+  removed = [i for i, own in enumerate(documents) if 12 <= len(own) <= 20][:8]
+  gone.write_text("".join(
+    json.dumps({"source": "a", "document": str(i), "start": 5, "length": 2})
+    + "\n"
+    for i in removed
+  ))  # fmt: skip
+  for store, first in (("bare", 0), ("ended", 1)):
+    plain = chomp_data.build(data(store, rate=1.0))
+    pipe = chomp_data.build(
+      data(store, rate=1.0, run={"tombstones": ((0, str(gone)),)})
+    )
+    found = 0
+    for step, batch, spans in plans(plain):
+      other, live = pipe.canonical(step), pipe.plan(step)
+      for row, segment, document, *_ in pieces(spans):
+        at = np.flatnonzero(batch["segment_ids"][row] == segment)
+        if document not in removed:
+          for name in ("tokens", "segment_ids", "positions", "loss_mask"):
+            np.testing.assert_array_equal(
+              other[name][row, at], batch[name][row, at]
+            )
+          continue
+        found += 1
+        mine = (live.row == row) & (live.segment == segment)
+        assert live.take(
+          np.flatnonzero(mine), live.row[mine], live.num_rows
+        ).sentinels() is None  # fmt: skip
+        stored = [BOS, *documents[document].tolist(), EOS]
+        holes = [5 + 1 - first, 6 + 1 - first]
+        kept = [i for i in range(len(stored)) if i not in holes]
+        tokens = other["tokens"][row, at[: len(stored)]]
+        assert tokens[kept].tolist() == [stored[i] for i in kept]
+        segments = other["segment_ids"][row, at]
+        assert np.flatnonzero(segments == 0).tolist() == [
+          *holes, *range(len(stored), len(at)),
+        ]  # fmt: skip
+    assert found == len(removed) * 4
+
+
+def test_sentinels_are_labels_unless_told(data):
+  run = {"num_targets": 2}
+  trained = chomp_data.build(data(run=run))
+  pipe = chomp_data.build(data(run=run, train_sentinels=False))
+  sentinels, labels = 0, collections.Counter()
+  for step, batch, _ in plans(pipe):
+    other = trained.canonical(step)
+    is_sentinel = np.isin(batch["tokens"], IDS)
+    # The last piece of a long document has no BOS before its first sentinel.
+    sentinels += (is_sentinel & (batch["positions"] > 0)).sum()
+    for name, depth in (("loss_mask", 1), ("target_mask", 1),
+                        ("target_mask_2", 2)):  # fmt: skip
+      label = np.zeros_like(is_sentinel)
+      label[:, :-depth] = is_sentinel[:, depth:]
+      np.testing.assert_array_equal(batch[name], other[name] & ~label)
+      labels[name] += (other[name] & label).sum()
+    for name in ("tokens", "segment_ids", "positions", "targets", "targets_2"):
+      np.testing.assert_array_equal(batch[name], other[name])
+  assert sentinels > 100
+  assert labels["loss_mask"] == labels["target_mask"] == sentinels
+  assert labels["target_mask_2"] > 0
+
+
+def test_weights_of_other_sources_leave_sentinels_out(data, tmp_path):
+  corpus = labelled.make(
+    lambda **options: testing_stores.make_store(tmp_path / "w", **options),
+    [20, 30, 15, 12] * 5,
+    weights=True,
+  )
+  config = data(train_sentinels=False, run={"epochs": None})
+  config["sources"]["b"] = {
+    "store": corpus.path, "rows": {"kind": "bin", "add_eos": True},
+  }  # fmt: skip
+  pipe = chomp_data.build(config)
+  compared = 0
+  for step in range(20):
+    batch = pipe.canonical(step)
+    rows = batch["source_id"] == pipe.source_names.index("a")
+    mask = batch["loss_mask"][rows]
+    np.testing.assert_array_equal(batch["loss_weight"][rows], mask * 1.0)
+    label = np.isin(batch["tokens"][rows], IDS)[:, 1:]
+    assert not mask[:, :-1][label].any()
+    compared += label.sum()
+  assert compared > 20
+
+
+def test_stock_grain_reads_the_same_rows(data, stores):
+  options = chomp_data.BinOptions(
+    packing_buffer_docs=40, fim={**FIM, "rate": 0.5}, **ADDED
+  )
+  assert options.fim == fill_in_the_middle.FimOptions(**FIM)
+  rows = chomp_data.BinSource(
+    stores["bare"], options, seq_len=SEQ_LEN, seed=1, name="a"
+  )
+  batch = chomp_data.build(data()).canonical(0)
+  for row in range(4):
+    for name, value in rows[row].items():
+      if name in batch:
+        np.testing.assert_array_equal(value, batch[name][row], name)
+
+
+@pytest.mark.parametrize(
+  ("change", "rows", "run", "text"),
+  [
+    ({"rate": 1.5}, {}, {}, r"rows\.fim\.rate` must be a number in \[0, 1\]"),
+    ({"cut": "byte"}, {}, {}, r"rows\.fim\.cut` must be one of 'token', got"),
+    ({"prefix": 3}, {}, {}, r"fim\.prefix` is not a known field.*prefix"),
+    ({"prefix_id": 254}, {}, {}, r"three different ids, got \(254, 254, 255\)"),
+    ({"prefix_id": 256}, {}, {}, r"fim\.prefix_id` must be below .* 256"),
+    ({"middle_id": 1}, {}, {}, r"middle_id` must be another id than the EO"),
+    ({"suffix_id": 0}, {}, {}, r"suffix_id` must be another id than pad"),
+    ({}, {"add_eos": False}, {}, r"add_eos` must be True with.*got False"),
+    ({}, {"packing_algorithm": "exact"}, {}, r"rows\.fim` must be None with"),
+    ({}, {"trailing_filler_in_segment": True}, {}, r"must be False with `conf"),
+    ({}, {"kind": "sequential", "packing_buffer_docs": None}, {},
+     r"rows\.fim` must be left out where.*Set kind to 'bin', or remove it"),
+    ({}, {"kind": "windows", "packing_buffer_docs": None, "add_bos": None,
+          "add_eos": None}, {}, r"rows\.fim` must be left out where"),
+    ({}, {}, {"mask_boundary_loss": False}, r"boundary_loss` must be True"),
+    ({}, {}, {"seq_len": 6}, r"seq_len` must be at least 7 with.*got 6"),
+  ],
+)  # fmt: skip
+def test_what_cannot_be_is_an_error(data, change, rows, run, text):
+  config = data(run=run, **change)
+  for name, value in rows.items():
+    section = config["sources"]["a"]["rows"]
+    section[name] = value
+    if value is None:
+      del section[name]
+  with pytest.raises(chomp_data.ConfigError, match=text):
+    chomp_data.build(config)
+
+
+def test_missing_ids_and_other_sections_are_errors(data, stores):
+  config = data()
+  rows = config["sources"]["a"]["rows"]
+  rows["fim"] = {"rate": 0.5}
+  with pytest.raises(chomp_data.ConfigError, match=r"prefix_id` must be s"):
+    chomp_data.build(config)
+  rows["fim"] = 0.5
+  with pytest.raises(chomp_data.ConfigError, match=r"fim` must be a section"):
+    chomp_data.build(config)
+  with pytest.raises(chomp_data.ConfigError, match="fim` must be a section"):
+    chomp_data.BinOptions(fim=0.5)
+  config["buckets"] = {"kind": "length", "lengths": (8, 16)}
+  with pytest.raises(chomp_data.ConfigError, match="fim"):
+    chomp_data.build(config)
+
+
+@pytest.mark.parametrize(
+  ("weights", "table"), [(True, None), (False, labelled.LEVELS)]
+)
+def test_labels_are_refused(data, tmp_path, weights, table):
+  corpus = labelled.make(
+    lambda **options: testing_stores.make_store(tmp_path / "l", **options),
+    [20, 30, 15, 12] * 5,
+    table=table,
+    weights=weights,
+    bos_id=BOS,
+  )
+  config = data()
+  config["sources"]["a"]["store"] = corpus.path
+  with pytest.raises(chomp_data.ConfigError, match="labels or weights, got"):
+    chomp_data.build(config)
+
+
+def test_a_fingerprint_names_it_where_it_is_set(data):
+  config = data()
+  section = config["sources"]["a"]["rows"]
+  rows = chomp_data.build(config).sources["a"].fingerprint["rows"]
+  assert rows["fim"] == {
+    "rate": 0.5, "spm_rate": 0.5, **FIM, "cut": "token",
+    "train_sentinels": True,
+  }  # fmt: skip
+  with chomp_data.make_iterator(config) as iterator:
+    next(iterator)
+    state = iterator.get_state()
+  section["fim"] = None
+  fingerprint = chomp_data.build(config).sources["a"].fingerprint
+  assert "fim" not in fingerprint["rows"]
+  with (
+    chomp_data.make_iterator(config) as iterator,
+    pytest.raises(chomp_data.StateError, match="fim"),
+  ):
+    iterator.set_state(state)
