@@ -26,7 +26,7 @@ _CONFIG = flags.DEFINE_string(
   "config", "fill_in_the_middle", "A config with `rows.fim`."
 )
 _STORE = flags.DEFINE_string("store", None, "Another store than the config's.")
-_ROWS = flags.DEFINE_list("rows", ["4", "9"], "Which rows of an epoch.")
+_ROWS = flags.DEFINE_list("rows", ["225", "300"], "Which rows of an epoch.")
 _OUTPUT = flags.DEFINE_string(
   "output", "docs/images/fill_in_the_middle.png", "The picture."
 )
@@ -83,12 +83,13 @@ def draw(
         # A sentinel is one position: wide enough to be seen.
         axes.barh(
           at,
-          max(width, 2) if part == "sentinel" else width,
+          5 if part == "sentinel" else width,
           left=column,
           height=0.72,
           color=_COLOURS[part],
           edgecolor="white" if part == "in order" else "none",
           linewidth=0.8,
+          zorder=3 if part == "sentinel" else 2,
         )
       labels.append((at, f"row {number}, epoch {epoch}"))
   axes.set_yticks(*zip(*labels, strict=True))
