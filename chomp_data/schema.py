@@ -200,9 +200,9 @@ class Section:
           if section.is_placeholder(value):
             continue
           value = section.stated(value)
-      elif name in self.others and _is_unset(value):
-        continue
-      elif value is None and option and not takes_none(option.rule):
+      elif (name in self.others and _is_unset(value)) or (
+        value is None and option and not takes_none(option.rule)
+      ):
         continue
       out[name] = value
     return out

@@ -40,9 +40,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   code.rows.kind = "bin"
   code.rows.packing_buffer_docs = 512  # documents of a window
   code.rows.add_eos = True  # a model must learn where a middle ends
+  # By default half of the functions, and of those half with the suffix first.
   code.rows.fim = ml_collections.ConfigDict()
-  code.rows.fim.rate = 0.5  # share of the functions that end in their row
-  code.rows.fim.spm_rate = 0.5  # share of those with the suffix first
   code.rows.fim.prefix_id = 0xFD
   code.rows.fim.suffix_id = 0xFE
   code.rows.fim.middle_id = 0xFF

@@ -745,13 +745,18 @@ def test_fingerprints_tell_whatever_changes_rows(make_store):
     "shuffle_rows": False,
   }
   # Those of preference pairs: tests/pack/pairs_test.py.
-  assert {*other, "pair_slots", "long_pairs"} == {
+  assert {*other, "fim", "pair_slots", "long_pairs"} == {
     f.name for f in dataclasses.fields(chomp_data.BinOptions)
   }
   prints = {repr(make(store, 3, **{k: v})) for k, v in other.items()}
   prints |= {repr(make(store, 3)), repr(make(store, 3, seed=1))}
   assert len(prints) == len(other) + 2
   assert repr(make(store, 3)) in prints
+  ids = {"prefix_id": 9, "suffix_id": 10, "middle_id": 11}
+  fims = [None, ids, {**ids, "rate": 0.1}, {**ids, "middle_id": 12}]
+  fims.append({**ids, "train_sentinels": False})
+  prints = {repr(make(store, 8, add_eos=True, fim=fim)) for fim in fims}
+  assert len(prints) == len(fims)
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
