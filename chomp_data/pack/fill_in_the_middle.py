@@ -258,9 +258,13 @@ def _store_problems(
       f" because the documents of {store.path} do not end with an EOS, got"
       " False: a model would not learn where a middle ends. Set it."
     )
-  if store.labels.has_runs or store.labels.has_weights:
-    problems.append(
-      f"`{path}` must be None for a store with labels or weights, got"
-      f" {store.path}: they are of tokens in their order. Unset it."
-    )
+  for kind, has in (
+    ("preference pairs", store.opened.pairs),
+    ("labels or weights", store.labels.has_runs or store.labels.has_weights),
+  ):
+    if has:
+      problems.append(
+        f"`{path}` must be None for a store of {kind}, got {store.path}: they"
+        " are of tokens in their order. Unset it."
+      )
   return problems

@@ -20,6 +20,7 @@ from chomp_data.pack import fill_in_the_middle
 from chomp_data.rows import spans as spans_lib
 from chomp_data.testing import stores as testing_stores
 from tests.audit import visits_test
+from tests.pack import pairs_test
 from tests.rows import fim_reference
 from tests.sources import labelled
 
@@ -330,6 +331,34 @@ def test_a_piece_with_a_removed_token_is_in_order_and_no_other_changes(
     assert found == len(removed) * 4
 
 
+@pytest.mark.parametrize("store", ["bare", "ended"])
+def test_what_a_phase_leaves_is_rearranged_where_documents_end(
+  data, tmp_path, store
+):
+  config = data(store, rate=1.0)
+  pipe = chomp_data.build(config)
+  times = collections.Counter()
+  with chomp_data.make_iterator(pipe) as iterator:
+    for step in range(9):
+      next(iterator)
+      for *_, document, first, count, _ in pieces(pipe.plan(step)):
+        times.update((document, first + i) for i in range(count))
+    (tmp_path / "input.json").write_bytes(iterator.get_state())
+  rest = chomp_data.build(
+    {**config, "epochs": 1, "start_after": str(tmp_path), "seq_len": 24}
+  )
+  changed = 0
+  for _, _, spans in plans(rest):
+    for *_, document, first, count, piece in pieces(spans):
+      times.update((document, first + i) for i in range(count))
+      wanted = can_be_rearranged(piece, rest, document, first, count)
+      assert rearranged(piece) == wanted
+      changed += wanted
+  assert changed > 50
+  assert set(times.values()) == {1}
+  assert len(times) == pipe.sources["a"].store.num_tokens
+
+
 def test_sentinels_are_labels_unless_told(data):
   run = {"num_targets": 2}
   trained = chomp_data.build(data(run=run))
@@ -452,7 +481,15 @@ def test_labels_are_refused(data, tmp_path, weights, table):
   )
   config = data()
   config["sources"]["a"]["store"] = corpus.path
-  with pytest.raises(chomp_data.ConfigError, match="labels or weights, got"):
+  with pytest.raises(chomp_data.ConfigError, match="of labels or weights, got"):
+    chomp_data.build(config)
+
+
+def test_preference_pairs_are_refused(data, tmp_path):
+  store = pairs_test.write(tmp_path / "pairs", [(4, 8, 8)] * 9)
+  config = data(prefix_id=1_000, suffix_id=1_001, middle_id=1_002)
+  config["sources"]["a"]["store"] = store.path
+  with pytest.raises(chomp_data.ConfigError, match="of preference pairs, got"):
     chomp_data.build(config)
 
 
