@@ -173,13 +173,14 @@ def reserved(setting: Setting, directory: pathlib.Path) -> harness.Table:
   ]  # fmt: skip
   count = setting.planned[0]
   store = corpora.LengthsStore(directory / f"lengths_{count}", count)
-  ids = {"prefix_id": 3, "suffix_id": 4, "middle_id": 5}
   for seq_len in (2_048, 4_096, 8_192):
     fewest = 0
     for rate in (None, 0.0, 0.5, 1.0):
       fim = None
       if rate is not None:
-        fim = chomp_data.FimOptions(rate=rate, **ids)
+        fim = chomp_data.FimOptions(
+          rate=rate, prefix_id=3, suffix_id=4, middle_id=5
+        )
       rows = chomp_data.BinSource(
         store, chomp_data.BinOptions(add_eos=True, fim=fim), seq_len=seq_len
       )

@@ -44,9 +44,9 @@ _COLOURS = {
 def bars(spans: spans_lib.Spans) -> list[tuple[int, int, str]]:
   """Returns (column, width, what it is) of the parts of one planned row."""
   found = []
-  rearranged = set()
-  if spans.sentinels() is not None:
-    rearranged = set(spans.segment[spans.sentinels() > 0].tolist())
+  rearranged, sentinels = set(), spans.sentinels()
+  if sentinels is not None:
+    rearranged = set(spans.segment[sentinels > 0].tolist())
   for i in range(len(spans)):
     column, width = int(spans.column[i]), int(spans.length[i])
     part = "in order"
