@@ -221,6 +221,7 @@ def calls(made):
     "BinSource": {**row_source, "options": chomp_data.BinOptions()},
     "BlockShuffleSampler": {"num_records": 9, "io_block_size": 2},
     "EraShuffleSampler": {"num_records": 9, "era_length": 2},
+    "FimOptions": {"prefix_id": 3, "suffix_id": 4, "middle_id": 5},
     "FullShuffleSampler": {"num_records": 9},
     "NoShuffleSampler": {"num_records": 9},
     "GridSource": {
