@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pages say of mixes, records and buckets comes of their blocks."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,26 @@ def test_the_buckets_of_a_page_make_batches(
   shapes = [pipe.batch(i)["tokens"].shape for i in [*range(20), 2_001]]
   assert set(shapes) == {(8, 512), (4, 1_024), (2, 2_048)}
   assert abs(sum(shape == (8, 512) for shape in shapes[:20]) - 10) <= 2
+
+
+def test_the_row_in_concepts_is_what_packing_makes(tmp_path):
+  # The documents A and B of the page, and one that fills a row.
+  documents = [range(3, 7), range(10, 13), range(20, 29)]
+  stores_lib.make_store(tmp_path / "store", documents, eos_id=1)
+  rows = {"kind": "bin", "add_eos": True, "shuffle_rows": False}
+  pipe = pipeline.build(
+    {
+      "seq_len": 10,
+      "global_batch_size": 1,
+      "sources": {"web": {"store": str(tmp_path / "store"), "rows": rows}},
+    }
+  )
+  batch = pipe.batch(1)
+  page = pages.text("concepts.md")
+  for name in ("segment_ids", "positions", "loss_mask"):
+    (shown,) = re.findall(rf"^ +{name}((?: +\d+){{10}})", page, re.M)
+    assert batch[name][0].tolist() == [int(value) for value in shown.split()]
+  spans = pipe.plan(1)
+  shown = re.findall(r"^ +0     web +[AB] +(\d+) +(\d+) +(\d+)", page, re.M)
+  columns = np.stack([spans.start, spans.length, spans.column], axis=1)
+  assert columns.tolist() == [[int(value) for value in row] for row in shown]

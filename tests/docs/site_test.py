@@ -34,6 +34,14 @@ def test_every_page_stands_in_the_navigation_once():
   assert sorted(found) == sorted(path.name for path in paths)
 
 
+def test_every_guide_has_an_example_and_says_its_limitations():
+  config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+  (guides,) = (part["Guides"] for part in config["nav"] if "Guides" in part)
+  for page in pages_of(guides):
+    assert pages.blocks(page, "sh", "python"), page
+    assert "\n## Limitations\n" in pages.text(page), page
+
+
 def anchors_of(path: pathlib.Path) -> set[str]:
   """Returns what links may name of a page: its headings."""
   headings = re.findall(r"^#+ (.*)", path.read_text(), re.MULTILINE)
