@@ -217,7 +217,6 @@ class TextFields(RunFields):
     """Returns what is wrong between these fields."""
     problems = super().problems(path)
     problems += edits.rising_problems(f"{path}.tombstones", self.tombstones)
-    problems += column_fields.problems(self.columns, f"{path}.columns")
     if self.balance_shards is not None and self.balance is None:
       problems.append(
         f"`{path}.balance_shards` must be None where nothing is balanced, got"

@@ -22,7 +22,6 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.rows import aligned
-from chomp_data.rows import field_names
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_reading
@@ -54,29 +53,6 @@ REQUESTS = schema.Rule(
 )
 
 
-def problems(requests: Sequence[Request], path: str) -> list[str]:
-  """Returns which names are those of fields."""
-  return [
-    f"`{path}` must not hold the name of a field of batches, got {name!r}."
-    " Rename the column."
-    for name, _ in requests
-    if field_names.is_field(name)
-  ]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Field:
-  """A column that batches hold.
-
-  Attributes:
-    column: What its values are.
-    fill: The value where there is none, of the column's dtype.
-  """
-
-  column: columns_lib.Column
-  fill: np.ndarray
-
-
 class ColumnFields:
   """The columns that the batches of a run hold.
 
@@ -104,7 +80,8 @@ class ColumnFields:
     """
     # Not their columns: stores open themselves in each process.
     self._sources: list[row_reading.Readable] = list(sources.values())
-    self._fields: dict[str, _Field] = {}
+    # What values are, and the fill value in their dtype.
+    self._fields: dict[str, tuple[columns_lib.Column, np.ndarray]] = {}
     wrong: list[str] = []
     for name, fill in requests:
       column, problem = _column(name, fill, sources, path)
@@ -118,7 +95,7 @@ class ColumnFields:
           f" holds, got {fill}. Choose another."
         )
         continue
-      self._fields[name] = _Field(column, value)
+      self._fields[name] = column, value
     if wrong:
       raise errors.ConfigError(wrong)
     self.per_token: tuple[str, ...] = self._of(columns_lib.TOKEN)
@@ -127,7 +104,7 @@ class ColumnFields:
 
   def _of(self, per: str) -> tuple[str, ...]:
     fields = self._fields.items()
-    return tuple(name for name, field in fields if field.column.per == per)
+    return tuple(name for name, (column, _) in fields if column.per == per)
 
   def read(
     self,
@@ -153,13 +130,12 @@ class ColumnFields:
     row_source = spans.row_source()
     copies = _copies(spans.live(), seq_len, columns)
     batch = {}
-    for name, field in self._fields.items():
-      column = field.column
+    for name, (column, fill) in self._fields.items():
       per_token = column.per == columns_lib.TOKEN
       size = seq_len if per_token else document_slots
       shape = (spans.num_rows, size, *column.shape)
       out = aligned.empty(shape, column.numpy_dtype)
-      out[...] = field.fill
+      out[...] = fill
       flat = out.reshape(-1, *column.shape)
       if per_token:
         of_rows = copies[column.align]
@@ -180,8 +156,8 @@ class ColumnFields:
     """Requests the values of planned spans; does not wait."""
     spans = spans.live()
     stored_tokens = spans.stored()[0]
-    for name, field in self._fields.items():
-      of_tokens = field.column.per == columns_lib.TOKEN
+    for name, (column, _) in self._fields.items():
+      of_tokens = column.per == columns_lib.TOKEN
       starts = spans.offset if of_tokens else spans.document
       lengths = stored_tokens if of_tokens else np.ones_like(starts)
       for number, stored in self._stored(name):

@@ -15,13 +15,13 @@ import dataclasses
 import math
 import re
 from typing import Any
-from typing import Protocol
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.rows import field_names
+from chomp_data.stores import chunked_reads
 
 # What JAX supports without 64-bit types.
 DTYPES = (
@@ -175,20 +175,6 @@ def cast(values: np.ndarray, column: Column) -> np.ndarray | None:
   return stored if same.all() else None
 
 
-class Elements(Protocol):
-  """An array of one dimension whose spans are copied; see `ChunkedReads`."""
-
-  def copy_spans(
-    self,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    out: np.ndarray,
-    positions: np.ndarray,
-  ) -> None: ...
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> Any: ...
-
-
 class StoredColumn:
   """The values of a column, by the numbers of tokens or documents.
 
@@ -197,7 +183,7 @@ class StoredColumn:
     lacking: Paths of stores, of several that are read as one, without it.
   """
 
-  def __init__(self, column: Column, elements: Elements):
+  def __init__(self, column: Column, elements: chunked_reads.ChunkedReads):
     """Reads nothing.
 
     Args:

@@ -248,7 +248,7 @@ def test_a_store_without_a_column_is_an_error_unless_a_fill_is_declared(root):
   ("columns", "message"),
   [
     (("qualty",), "`quality`"),
-    (("tokens",), "the name of a field of batches, got 'tokens'"),
+    (("tokens",), "got 'tokens'"),
     (("quality", "quality"), "distinct names"),
     ((("quality", float("nan")),), "finite fill value"),
     ((("quality", 256),), "that uint8 holds, got 256"),
