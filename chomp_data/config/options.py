@@ -169,6 +169,9 @@ class TextFields(RunFields):
   Attributes:
     batch_format: Names and meanings of a batch's fields; docs/formats.md
       lists them.
+    keep_fields: Canonical fields that batches hold beside those of their
+      format, such as `source_id`, `document_id` and `attention_mask`;
+      docs/formats.md.
     train_on_eos: Whether the end-of-document token (EOS) is a label.
     lookahead: Whether batches hold the token after their last column where a
       document continues there, so that the last column has a label too. It has
@@ -197,6 +200,9 @@ class TextFields(RunFields):
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
+  keep_fields: tuple[str, ...] = schema.option(
+    (), schema.sequence(schema.text())
+  )
   train_on_eos: bool = schema.option(True, schema.boolean())
   lookahead: bool = schema.option(False, schema.boolean())
   num_targets: int = schema.option(0, schema.integer(0, targets.MAX_TARGETS))
@@ -222,6 +228,7 @@ class TextFields(RunFields):
         f"`{path}.balance_shards` must be None where nothing is balanced, got"
         f" {self.balance_shards}. Set {path}.balance, or unset it."
       )
+    problems += self._keep_problems(f"{path}.keep_fields")
     if not self.lookahead or formats.FORMATS[self.batch_format].lookahead:
       return problems
     able = [name for name, form in formats.FORMATS.items() if form.lookahead]
@@ -232,14 +239,58 @@ class TextFields(RunFields):
       f" True. Unset it, or use one of {', '.join(able)}.",
     ]
 
+  def _keep_problems(self, path: str) -> list[str]:
+    """Returns what is wrong with `keep_fields`."""
+    known = ["tokens", "segment_ids", "positions", "loss_mask", "loss_weight"]
+    known += ["attention_mask", "source_id", "pair_mask"]
+    known += [name for name, _ in self.columns]
+    known += ["next_token"] * self.lookahead
+    known += ["document_id"] * self.document_id
+    for depth in range(1, self.num_targets + 1):
+      known += targets.names(depth)
+    problems = [
+      f"`{path}` must hold canonical fields of the run"
+      f" ({', '.join(known)}), got {name!r}.{schema.did_you_mean(name, known)}"
+      " Leave it out, or set the option that adds it: document_id, lookahead"
+      " or num_targets."
+      for name in self.keep_fields
+      if name not in known
+    ]
+    form = formats.FORMATS[self.batch_format]
+    return problems + [
+      f"`{path}` must hold no field that batch_format {self.batch_format!r}"
+      f" makes itself, got {name!r}. Leave it out."
+      for name in form.replaced(self.keep_fields, known)
+    ]
+
   def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
-    """Returns the optional batch fields; see `RunFields`."""
+    """Returns the optional batch fields; see `RunFields`.
+
+    Raises:
+      ConfigError: If `keep_fields` has weights or pairs, and no store has.
+    """
     needed = set(formats.FORMATS[self.batch_format].needs)
     if self.lookahead:
       needed.add("next_token")
     needed.update(targets.FIELDS[: self.num_targets])
+    needed.update({"attention_mask"}.intersection(self.keep_fields))
+    absent = set()
     if any(store.labels.has_weights for store in opened):
       needed.add("loss_weight")
+    else:
+      absent.add("loss_weight")
+      absent.update(targets.names(d + 1)[2] for d in range(self.num_targets))
+    if not any(store.opened.pairs for store in opened):
+      absent.add("pair_mask")
+    absent.intersection_update(self.keep_fields)
+    if absent:
+      raise schema.ConfigError(
+        [
+          f"`{PATH}.keep_fields` must hold no weights and no pair_mask where no"
+          f" store has weights or pairs, got {', '.join(sorted(absent))}. Leave"
+          " them out."
+        ]
+      )
     return tuple(sorted(needed))
 
   def operations(
@@ -250,7 +301,10 @@ class TextFields(RunFields):
     if not self.train_on_eos:
       eos_ids = special_tokens.eos_ids(sources, self.train_on_eos, PATH)
       transforms.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
-    if not formats.FORMATS[self.batch_format].weights:
+    if not (
+      formats.FORMATS[self.batch_format].weights
+      or "loss_weight" in self.keep_fields
+    ):
       for name, source in sources.items():
         if source.store.labels.has_weights:
           logging.warning(
@@ -263,9 +317,9 @@ class TextFields(RunFields):
     operation = formats.FORMATS[self.batch_format].transform
     if operation is None:
       return transforms
-    columns = tuple(name for name, _ in self.columns)
-    if columns:
-      return [*transforms, formats.KeepFields(operation(), columns)]
+    names = [*self.keep_fields, *(name for name, _ in self.columns)]
+    if names:
+      return [*transforms, formats.KeepFields(operation(), tuple(names))]
     return [*transforms, operation()]
 
   def fingerprint(self) -> dict[str, Any]:
@@ -278,11 +332,16 @@ class TextFields(RunFields):
       "train_on_eos": self.train_on_eos,
       "lookahead": self.lookahead,
       "document_id": self.document_id,
-      # Left out where it is unset, as in states of earlier versions.
+      # Left out where they are unset, as in states of earlier versions.
       **({"num_targets": self.num_targets} if self.num_targets else {}),
       **(
         {"columns": {name: fill or 0 for name, fill in self.columns}}
         if self.columns
+        else {}
+      ),
+      **(
+        {"keep_fields": sorted(set(self.keep_fields))}
+        if self.keep_fields
         else {}
       ),
     }

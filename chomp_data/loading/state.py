@@ -52,13 +52,17 @@ CHANGES = schema.Rule(
 _MISSING = "(absent)"
 
 # Fields that say what is made of rows, and not which.
-_OF_FIELDS = ("batch_format", "document_id", "lookahead", "operations")
+_OF_FIELDS = (
+  *("batch_format", "document_id", "keep_fields", "lookahead"),
+  "operations",
+)
 
 # Fields that not every fingerprint has, by dotted path, and what it means
 # without them. One that is new comes here, and changes no state's meaning.
 _DEFAULTS: dict[str, Any] = {
   r"sources\..+\.max_epochs": None,
   "batch_size_schedule": {},
+  "keep_fields": [],
   "skip": {},
   "tombstones": {},
 }

@@ -3,16 +3,19 @@
 """Converts canonical batches to the fields of other trainers.
 
 A format keeps every field that it does not rename or use, such as `source_id`
-and `document_id`; only `maxtext` drops the others. Inputs may be shared and are
-not modified. docs/formats.md cites the source of each trainer's fields. Formats
-use the array namespace of the fields, NumPy's or JAX's.
+and `document_id`; only `maxtext` drops the others. `KeepFields` keeps more of
+them. Inputs may be shared and are not modified. docs/formats.md cites the
+source of each trainer's fields. Formats use the array namespace of the fields,
+NumPy's or JAX's.
 """
 
+from collections.abc import Collection
 import dataclasses
 from typing import Any
 from typing import ClassVar
 
 import grain
+import numpy as np
 
 from chomp_data.rows import row_masks
 from chomp_data.rows import targets as targets_lib
@@ -281,6 +284,27 @@ class Format:
   name: str | None = None
   weights: bool = True
   targets: bool = False
+
+  def replaced(
+    self, names: Collection[str], canonical: Collection[str]
+  ) -> list[str]:
+    """Returns which fields would replace fields of the format.
+
+    Args:
+      names: Canonical fields and columns of stores.
+      canonical: All canonical fields that a batch may have.
+    """
+    if self.transform is None:
+      return []
+    # The only one without columns; no format passes it on.
+    columns = set(canonical) - {"next_token"}
+    example = {name: np.zeros((1, 2), np.int32) for name in columns}
+    batch = self.transform().map(example)
+    return [
+      name
+      for name in names
+      if name in batch and batch[name] is not example.get(name)
+    ]
 
 
 FORMATS: dict[str, Format] = {

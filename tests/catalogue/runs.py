@@ -77,10 +77,11 @@ NAMES = (
   "weighed",
   "balanced",
   "lanes",
-  # Targets at several depths, and layouts of columns.
+  # Targets at several depths, layouts of columns, fields beside a format's.
   "targets",
   "targets_of_mix",
   "targets_of_lengths",
+  "mix_kept_fields",
   # Columns per token, aligned to targets, and per document.
   "columns",
   # Preference pairs.

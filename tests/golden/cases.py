@@ -1122,6 +1122,15 @@ _LATER = {
     ),
     states=(3,),
   ),
+  "mix_kept_fields": Case(
+    _mix(
+      _THREE, {"weights": {"web": 2, "notes": 1, "books": 1}},
+      batch_format="maxtext",
+      keep_fields=("source_id", "document_id", "attention_mask"),
+    ),
+    _NEAR,
+    states=(4,),
+  ),
   "balanced": Case(
     _rows(
       "web", "bin", BLOCK, {"balance": "attention", "balance_shards": 4},
