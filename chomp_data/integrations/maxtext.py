@@ -10,6 +10,7 @@ docs/maxtext.md walks through it. Written against MaxText 0.2.5.
 
 from collections.abc import Awaitable
 from collections.abc import Iterator
+import math
 import os
 import shlex
 from typing import Any
@@ -24,9 +25,12 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import files
+from chomp_data.loading import saved_states
 
 # What MaxText calls the input in a checkpoint.
 _ITEM = "iter"
+# Beside checkpoints that do not hold it.
+_DIRECTORY = "input"
 
 # Of MaxText's config: what it must be, and why. All of them would have batches
 # trained on that no plan says, or an input that is not restored.
@@ -41,11 +45,6 @@ _NEEDED = {
     (True,), "else attention='cudnn_flash_te' looks across documents"
   ),
   "enable_diloco": ((False,), "its replicas take batches of three axes"),
-  "enable_rampup_batch_size": (
-    (False,), "rows that it holds back are lost when a run is resumed"
-  ),
-  "enable_emergency_checkpoint": ((False,), "it does not save the input"),
-  "enable_multi_tier_checkpointing": ((False,), "it does not save the input"),
   "expansion_factor_real_data": (
     (-1, 0, 1), "each process reads the rows that its own devices hold"
   ),
@@ -70,20 +69,73 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
   @schema.arguments(
     batches=schema.having(
       "an iterator, as `chomp_data.make_iterator` returns it", "__next__"
-    )
+    ),
+    directory=schema.optional(schema.instance("a path", os.PathLike)),
+    saved_step=schema.optional(schema.WHOLE),
   )
-  def __init__(self, batches: iterators.InputIterator):
-    """Wraps an iterator."""
+  def __init__(
+    self,
+    batches: iterators.InputIterator,
+    directory: os.PathLike[str] | None = None,
+    saved_step: int | None = None,
+  ):
+    """Wraps an iterator.
+
+    Args:
+      batches: The iterator.
+      directory: Where the input is saved beside checkpoints that cannot hold
+        it; None: checkpoints hold it.
+      saved_step: The newest of these checkpoints, or None. `resume` must be
+        called before the first batch then.
+    """
     self.batches: iterators.InputIterator = batches
     self._first_step = batches.step
+    self._directory = directory
+    self._saved_step = saved_step
+    self._is_saved = directory is None
 
   def __next__(self) -> dict[str, jax.Array]:
     try:
+      if not self._is_saved:
+        self._save_beside()
       return next(self.batches)
     except StopIteration:
       raise
     except Exception as error:
       raise InputFailed(str(error)) from error
+
+  def _save_beside(self) -> None:
+    """Saves the input that batches have from here on.
+
+    Raises:
+      InputError: If MaxText resumed its model alone.
+    """
+    assert self._directory is not None
+    if self._saved_step is not None:
+      raise errors.InputError(
+        f"MaxText must call `resume` of its input with a checkpoint's step, as"
+        f" there is one of step {self._saved_step}, got no call. Make the last"
+        " change of docs/maxtext.md."
+      )
+    saved_states.write_beside(self._directory, self.batches.get_state())
+    self._is_saved = True
+
+  @schema.arguments(step=schema.WHOLE)
+  def resume(self, step: int) -> None:
+    """Goes to the batch after a checkpoint that does not hold the input.
+
+    Args:
+      step: The checkpoint's, whose batch the model was last trained on.
+
+    Raises:
+      StateError: If the input is not that of the run.
+    """
+    assert self._directory is not None, "other checkpoints hold the input"
+    state = saved_states.read_beside(self._directory, step + 1)
+    self.batches.set_state(state)
+    # The state counts nothing: what was consumed follows from the plan.
+    self.batches.seek(step + 1)
+    self._saved_step, self._is_saved = None, False
 
   def reset(self) -> None:
     """Goes back to the first batch: an evaluation begins."""
@@ -134,7 +186,7 @@ def make_iterators(
     for name, (wanted, reason) in _NEEDED.items()
     if getattr(config, name) not in wanted
   ]
-  problems += _unsaved(config)
+  problems += _unsaved(config) + _ramp_up(config)
   if problems:
     raise errors.ConfigError(problems)
   train = _pipeline(config.grain_train_files)
@@ -155,13 +207,23 @@ def make_iterators(
     raise errors.ConfigError(problems)
   for line in train.describe().splitlines():
     logging.info("%s", line)
+  beside, saved_step = None, None
+  if _is_beside(config):
+    beside = epath.Path(config.checkpoint_dir).parent / _DIRECTORY
+    is_local = config.enable_multi_tier_checkpointing
+    saved_step = _saved_step(
+      config.local_checkpoint_directory if is_local else config.checkpoint_dir
+    )
+  rows = None if _has_sizes(train) else config.global_batch_size_to_load
   return (
     MaxTextIterator(
       iterators.padded_iterator(
         train,
         sharding.get_input_data_sharding(config, mesh),
-        device_rows=config.global_batch_size_to_load,
-      )
+        device_rows=rows,
+      ),
+      beside,
+      saved_step,
     ),
     held_out
     and MaxTextIterator(
@@ -195,10 +257,11 @@ def _misfits(
     use: How MaxText names the rows of it: 'train_on' or 'eval_on'.
   """
   rows = f"global_batch_size_to_{use}"
-  if len(pipe.buckets) > 1:
+  if len(pipe.buckets) > 1 and not (_has_sizes(pipe) and use == "train_on"):
     return [
-      f"`data.buckets` of `{field}` must give MaxText batches of one shape, got"
-      f" {', '.join(map(str, pipe.buckets))}. Leave the section out."
+      f"`{field}` must give MaxText batches of one shape, got"
+      f" {', '.join(map(str, pipe.buckets))}. Leave out `data.buckets` and"
+      " `data.batch_size_schedule`."
     ]
   pairs = [("seq_len", "max_target_length"), ("global_batch_size", rows)]
   problems = [
@@ -207,6 +270,19 @@ def _misfits(
     f" `{field}='... data.{ours}={getattr(config, theirs)}'`."
     for ours, theirs in pairs
     if getattr(pipe, ours) != getattr(config, theirs)
+  ]
+  loaded = config.global_batch_size_to_load
+  if _has_sizes(pipe) and loaded != getattr(config, rows):
+    problems.append(
+      f"`data.batch_size_schedule` of `{field}` must be unset where MaxText"
+      f" loads more rows than it trains on, got {loaded} and"
+      f" {getattr(config, rows)}. Raise `per_device_batch_size` to 1."
+    )
+  problems += [
+    f"`data.keep_fields` of `{field}` must hold fields of two axes or more,"
+    f" which MaxText slices, got {name!r}. Leave it out."
+    for name in pipe.run_options.data.keep_fields
+    if name in ("next_token", "source_id")
   ]
   # One option of MaxText, `context_parallel_load_balance`, says both whether it
   # permutes columns and whether its attention expects them permuted.
@@ -242,6 +318,46 @@ def _no_end(pipe: pipeline.Pipeline, config: Any) -> list[str]:
   return []
 
 
+def _has_sizes(pipe: pipeline.Pipeline) -> bool:
+  """Returns whether the batches of a run have several numbers of rows."""
+  return len(pipe.run_plan.steps.sizes) > 1
+
+
+def _ramp_up(config: Any) -> list[str]:
+  """Returns the schedule to write in place of MaxText's ramp-up."""
+  if not config.enable_rampup_batch_size:
+    return []
+  last, step, sizes = config.global_batch_size_to_load, 0, []
+  first = config.global_batch_size_to_load_start
+  for rows in range(
+    first, last, config.global_batch_size_to_load_increment or last
+  ):
+    sizes.append((step, rows))
+    step += math.ceil(config.rampup_samples_per_increment_to_load / rows)
+  return [
+    "`enable_rampup_batch_size` of MaxText must be False with chomp_data: rows"
+    " that it holds back are lost when a run is resumed; got True. Set it so,"
+    " and write `grain_train_files='... data.global_batch_size=None"
+    f' "data.batch_size_schedule={[*sizes, (step, last)]}"\'`.'
+  ]
+
+
+def _is_beside(config: Any) -> bool:
+  """Returns whether checkpoints cannot hold the input."""
+  return (
+    config.enable_emergency_checkpoint or config.enable_multi_tier_checkpointing
+  )
+
+
+def _saved_step(directory: str) -> int | None:
+  """Returns the step of the newest checkpoint in a directory, or None."""
+  place = epath.Path(directory)
+  if not place.exists():
+    return None
+  names = ocp.path.step.standard_name_format()
+  return max((step.step for step in names.find_all(place)), default=None)
+
+
 def _unsaved(config: Any) -> list[str]:
   """Returns why MaxText would resume the model and not the input.
 
@@ -250,18 +366,16 @@ def _unsaved(config: Any) -> list[str]:
   """
   if not config.enable_checkpointing or not config.checkpoint_dir:
     return []
-  directory = epath.Path(config.checkpoint_dir)
-  saved = []
-  if directory.exists():
-    steps = ocp.path.step.standard_name_format().find_all(directory)
-    saved = sorted(step.step for step in steps)
-  if saved and not (directory / str(saved[-1]) / _ITEM).exists():
+  if _is_beside(config):
+    return []
+  step = _saved_step(config.checkpoint_dir)
+  place = epath.Path(config.checkpoint_dir) / str(step)
+  if step is not None and not (place / _ITEM).exists():
     return [
       f"a checkpoint must hold the input to go on from, `{_ITEM}`, got none in"
-      f" {directory / str(saved[-1])}. Resume from an older one, or give"
-      " another `run_name`."
+      f" {place}. Resume from an older one, or give another `run_name`."
     ]
-  if not saved and config.load_full_state_path:
+  if step is None and config.load_full_state_path:
     logging.warning(
       "load_full_state_path=%s: the model goes on from there, and the input"
       " begins at step 0.",

@@ -106,6 +106,69 @@ def read(
   return state
 
 
+def write_beside(directory: os.PathLike[str], state: bytes) -> None:
+  """Saves from which step on a run has an input, beside its checkpoints.
+
+      0.json  700.json    another input from step 700 on
+
+  For checkpoints that cannot hold a state. A state is saved where its
+  fingerprint is not that of the steps before it; states of later steps are
+  removed, because the run is repeating these steps. The primary process writes.
+
+  Args:
+    directory: Of the run.
+    state: The state of the step that comes next.
+  """
+  import jax
+
+  if jax.process_index() != 0:
+    return
+  place, record = epath.Path(directory), state_lib.decode(state)
+  place.mkdir(parents=True, exist_ok=True)
+  step, paths_by_step = record["step"], _beside(place)
+  for later in [other for other in paths_by_step if other >= step]:
+    paths_by_step.pop(later).unlink()
+  if paths_by_step:
+    newest = paths_by_step[max(paths_by_step)].read_bytes()
+    if state_lib.decode(newest)["fingerprint"] == record["fingerprint"]:
+      return
+  partial = place / f"{step}.partial"
+  partial.write_bytes(state)
+  partial.replace(place / f"{step}.json")
+
+
+def read_beside(directory: os.PathLike[str], step: int) -> bytes:
+  """Returns the state of a step that a checkpoint without a state is of.
+
+  Args:
+    directory: The one that `write_beside` was called with.
+    step: The next step of the checkpoint, at least 1.
+
+  Raises:
+    StateError: If no state of an earlier step was saved, or it is damaged.
+  """
+  place = epath.Path(directory)
+  paths_by_step = _beside(place)
+  before = [other for other in paths_by_step if other < step]
+  if not before:
+    raise state_lib.StateError(
+      f"{place} must hold the input of the run before step {step}, got"
+      f" {', '.join(path.name for path in paths_by_step.values()) or 'none'}."
+      " Resume a checkpoint that was saved with it."
+    )
+  record = state_lib.decode(paths_by_step[max(before)].read_bytes())
+  return state_lib.encode(step, record["fingerprint"], record["topology"])
+
+
+def _beside(place: epath.Path) -> dict[int, epath.Path]:
+  """Returns the states that are beside checkpoints, by step."""
+  return {
+    int(path.stem): path
+    for path in (place.iterdir() if place.exists() else ())
+    if path.suffix == ".json" and path.stem.isdecimal()
+  }
+
+
 def _checkpoint(directory: epath.Path) -> str | None:
   """Returns the name of an item's checkpoint, None if Orbax wrote none."""
   is_orbax = (directory.parent / METADATA).exists()

@@ -6,6 +6,7 @@ Real MaxText trains in `maxtext_train_test.py`.
 """
 
 import json
+import pathlib
 import sys
 import types
 
@@ -71,7 +72,11 @@ def config(file, tmp_path, monkeypatch):
     expansion_factor_real_data=-1.0,
     enable_checkpointing=True,
     checkpoint_dir=str(tmp_path / "checkpoints"),
+    local_checkpoint_directory=str(tmp_path / "local"),
     load_full_state_path="",
+    global_batch_size_to_load_start=None,
+    global_batch_size_to_load_increment=None,
+    rampup_samples_per_increment_to_load=None,
     steps=10,
     eval_interval=-1,
     eval_steps=-1,
@@ -164,11 +169,32 @@ def test_an_error_of_the_input_is_no_exception_that_maxtext_catches(
   [
     ({"dataset_type": "hf"}, r"`dataset_type` .* 'grain' .* got 'hf'"),
     ({"colocated_python_data_input": True}, r"must be False .* controller"),
-    ({"enable_rampup_batch_size": True}, r"`enable_rampup_batch_size` .*lost"),
+    (
+      {
+        "enable_rampup_batch_size": True,
+        "global_batch_size_to_load_start": 1,
+        "global_batch_size_to_load_increment": 1,
+        "rampup_samples_per_increment_to_load": 10 / 3,
+      },
+      r"`enable_rampup_batch_size` .*lost .*"
+      r"schedule=\[\(0, 1\), \(4, 2\), \(6, 3\), \(8, 4\)\]",
+    ),
+    (
+      {
+        "grain_train_files": (
+          "FILE data.global_batch_size=None"
+          " 'data.batch_size_schedule=((0, 2), (3, 4))'"
+        ),
+        "global_batch_size_to_load": 8,
+      },
+      r"`data\.batch_size_schedule` .* unset .* got 8 and 4",
+    ),
+    (
+      {"grain_train_files": "FILE 'data.keep_fields=(\"source_id\",)'"},
+      r"`data\.keep_fields` .*two axes .*'source_id'",
+    ),
     ({"enable_diloco": True}, r"`enable_diloco`"),
     ({"packing": False}, r"`packing` .* True .*across documents; got False"),
-    ({"enable_emergency_checkpoint": True}, r"does not save the input"),
-    ({"enable_multi_tier_checkpointing": True}, r"does not save the input"),
     ({"expansion_factor_real_data": 2.0}, r"`expansion_factor_real_data`"),
     ({"steps": 10_000}, r"`steps` .* at most \d+, .*own\.py.*, got 10000"),
     ({"max_target_length": 64}, r"`data\.seq_len` .*64, got 32\. .*len=64'"),
@@ -219,6 +245,121 @@ def test_several_shapes_of_batches_are_refused(config, mesh, file):
     errors.ConfigError, match=r"batches of one shape, got .*64.*128"
   ):
     maxtext.make_iterators(config, mesh)
+
+
+def test_batches_of_a_schedule_have_its_sizes(config, mesh, file):
+  schedule = "'data.batch_size_schedule=((0, 2), (3, 3), (5, 4))'"
+  options = f"data.global_batch_size=None {schedule}"
+  config.grain_train_files = f"{file} data.seed=5 {options}"
+  train, _ = maxtext.make_iterators(config, mesh)
+  sizes, rows = [], []
+  for _ in range(7):
+    batch = next(train)
+    sizes.append(len(batch["inputs"]))
+    rows.append(np.asarray(batch["inputs"]))
+  assert sizes == [2, 2, 2, 3, 3, 4, 4]
+  # The rows are those of the run without a schedule, in their order.
+  plain = plan_of(file, seed=5)
+  in_order = np.concatenate([plain.batch(i)["inputs"] for i in range(5)])
+  np.testing.assert_array_equal(np.concatenate(rows), in_order)
+  config.eval_interval, config.eval_steps = 2, 1
+  config.grain_eval_files = config.grain_train_files
+  with pytest.raises(
+    errors.ConfigError, match=r"grain_eval_files` .*one shape"
+  ):
+    maxtext.make_iterators(config, mesh)
+
+
+@pytest.fixture(params=["emergency_checkpoint", "multi_tier_checkpointing"])
+def beside(config, request):
+  """A config whose checkpoints hold no input, and where they are."""
+  setattr(config, f"enable_{request.param}", True)
+  if request.param == "emergency_checkpoint":
+    return config, pathlib.Path(config.checkpoint_dir)
+  return config, pathlib.Path(config.local_checkpoint_directory)
+
+
+def saved_inputs(config):
+  directory = pathlib.Path(config.checkpoint_dir).parent / "input"
+  return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_run_resumes_at_the_step_that_maxtext_restores(beside, mesh, file):
+  config, checkpoints = beside
+  planned = [
+    batch_hashes.batch_sha256(plan_of(file, seed=5).batch(i)) for i in range(12)
+  ]
+  train, _ = maxtext.make_iterators(config, mesh)
+  for step in range(6):
+    assert batch_hashes.batch_sha256(next(train)) == planned[step]
+  assert saved_inputs(config) == ["0.json"]
+  # Killed before, at and after a batch that follows a checkpoint.
+  for saved in (3, 0, 4, 4, 7):
+    (checkpoints / str(saved)).mkdir(parents=True, exist_ok=True)
+    again, _ = maxtext.make_iterators(config, mesh)
+    again.resume(saved)
+    for step in range(saved + 1, saved + 4):
+      assert batch_hashes.batch_sha256(next(again)) == planned[step]
+    accounts = json.loads(again.batches.get_state())["accounts"]
+    expected = plan_of(file, seed=5).accounts.record(saved + 4)["accounts"]
+    assert accounts == expected
+    assert saved_inputs(config) == ["0.json"]
+
+
+def test_another_input_than_that_of_the_run_is_refused(beside, mesh, file):
+  config, _ = beside
+  with pytest.raises(errors.StateError, match=r"before step 5, got none\."):
+    maxtext.make_iterators(config, mesh)[0].resume(4)
+  train, _ = maxtext.make_iterators(config, mesh)
+  next(train)
+  config.grain_train_files = f"{file} data.seed=6"
+  other, _ = maxtext.make_iterators(config, mesh)
+  with pytest.raises(errors.StateError, match="seed: state has 5, config has"):
+    other.resume(4)
+
+
+def test_a_change_that_is_no_other_run_is_saved_once(beside, mesh, file):
+  """Sizes of later steps: from its step on, and for earlier checkpoints."""
+  config, _ = beside
+  options = "data.global_batch_size=None"
+  sizes = [(0, 4)]
+  config.grain_train_files = (
+    f'{file} data.seed=5 {options} "data.batch_size_schedule={sizes}"'
+  )
+  train, _ = maxtext.make_iterators(config, mesh)
+  for _ in range(6):
+    next(train)
+
+  def resumed(step, sizes):
+    config.grain_train_files = (
+      f'{file} data.seed=5 {options} "data.batch_size_schedule={sizes}"'
+    )
+    config.global_batch_size_to_load = sizes[-1][1]
+    config.global_batch_size_to_train_on = sizes[-1][1]
+    again, _ = maxtext.make_iterators(config, mesh)
+    again.resume(step)
+    return len(next(again)["inputs"])
+
+  assert resumed(4, [(0, 4), (5, 2)]) == 2
+  assert saved_inputs(config) == ["0.json", "5.json"]
+  assert resumed(6, [(0, 4), (5, 2), (8, 1)]) == 2
+  assert saved_inputs(config) == ["0.json", "5.json", "7.json"]
+  with pytest.raises(errors.StateError, match="batch_size_schedule"):
+    resumed(6, [(0, 4), (6, 2)])
+  # An older checkpoint: what was saved of later steps is of steps that the
+  # run now repeats.
+  assert resumed(4, [(0, 4), (6, 2)]) == 4
+  assert saved_inputs(config) == ["0.json", "5.json"]
+  assert resumed(3, [(0, 4)]) == 4
+  assert saved_inputs(config) == ["0.json"]
+
+
+def test_a_model_that_is_resumed_without_its_input_is_an_error(beside, mesh):
+  config, checkpoints = beside
+  (checkpoints / "3").mkdir(parents=True)
+  train, _ = maxtext.make_iterators(config, mesh)
+  with pytest.raises(maxtext.InputFailed, match=r"call `resume` .* step 3,"):
+    next(train)
 
 
 def test_a_checkpoint_without_its_input_is_refused(config, mesh, tmp_path):
