@@ -299,7 +299,7 @@ class Format:
     # The only one without columns; no format passes it on.
     columns = set(canonical) - {"next_token"}
     example = {name: np.zeros((1, 2), np.int32) for name in columns}
-    batch = self.transform().map(example)
+    batch: Any = self.transform().map(example)
     return [
       name
       for name in names
