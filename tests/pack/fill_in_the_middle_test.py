@@ -11,10 +11,17 @@ import json
 
 import numpy as np
 import pytest
+import rich.console
 
 import chomp_data
+from chomp_data import stores as chomp_data_stores
 from chomp_data.audit import tracing
 from chomp_data.audit import verifying
+from chomp_data.commands.html import gathering
+from chomp_data.commands.inspecting import records
+from chomp_data.commands.inspecting import terminal
+from chomp_data.config import flags
+from chomp_data.config import options
 from chomp_data.kernels import compiled
 from chomp_data.pack import fill_in_the_middle
 from chomp_data.rows import spans as spans_lib
@@ -403,6 +410,69 @@ def test_weights_of_other_sources_leave_sentinels_out(data, tmp_path):
     assert not mask[:, :-1][label].any()
     compared += label.sum()
   assert compared > 20
+
+
+def test_columns_move_with_their_tokens(data, documents, tmp_path):
+  """Each value is that of its token; sentinels and added tokens have none."""
+  columns = {
+    "same": chomp_data_stores.Column(dtype="uint16"),
+    "number": chomp_data_stores.Column(dtype="int32", per="document"),
+    "next": chomp_data_stores.Column(dtype="uint16", align="target"),
+  }
+  testing_stores.make_store(
+    tmp_path / "c",
+    documents,
+    bos_id=BOS,
+    columns=columns,
+    column_values={
+      "same": [np.asarray(own, np.uint16) for own in documents],
+      "number": list(np.arange(len(documents), dtype=np.int32)),
+      "next": [np.asarray(own, np.uint16) for own in documents],
+    },
+  )
+  run = {"columns": ("same", "number"), "document_id": True}
+  config = data(run=run, rate=1.0)
+  config["sources"]["a"]["store"] = str(tmp_path / "c")
+  pipe = chomp_data.build(config)
+  for step in range(0, pipe.num_steps, 5):
+    batch = pipe.canonical(step)
+    tokens = batch["tokens"]
+    stored = (batch["segment_ids"] > 0) & ~np.isin(tokens, (BOS, EOS, *IDS))
+    np.testing.assert_array_equal(batch["same"], np.where(stored, tokens, 0))
+    document = batch["document_id"]
+    np.testing.assert_array_equal(batch["number"], np.maximum(document, 0))
+  config["columns"] = ("next",)
+  with pytest.raises(chomp_data.ConfigError, match=r"targets with.* rows\.fim"):
+    chomp_data.build(config)
+
+
+def test_a_view_names_the_parts(data):
+  pipe = chomp_data.build(data(rate=1.0, run={"global_batch_size": 2}))
+  console = rich.console.Console(record=True, width=200)
+  terminal.print_step(console, pipe, 0, range(2), plan_only=False)
+  text = console.export_text()
+  for own in records.json_rows(pipe, 0, plan_only=True):
+    for span in own["spans"]:
+      assert ("part" in span) == ("sentinels" in span)
+      last = span["column"] + span["length"] - 1
+      if "part" in span:
+        assert f"columns {span['column']}..{last} <- document" in text
+        assert f"<{span['part']}>" in text
+  assert text.count("prefix: ") == text.count("<prefix>") > 0
+  shown = gathering.gathered(pipe, range(1))["steps"][0]["spans"]
+  assert shown["flags"] is not None
+
+
+def test_another_kind_on_the_command_line_leaves_it_out():
+  config = chomp_data.load_config("fill_in_the_middle")
+  source = "data.sources.code.rows"
+  flags.apply(config, [f"{source}.kind=sequential"], {})
+  assert options.read(config.data).sources["code"].rows.add_eos
+  config = chomp_data.load_config("fill_in_the_middle")
+  flags.apply(config, [f"{source}.fim.rate=0.25"], {})
+  assert options.read(config.data).sources["code"].rows.fim.rate == 0.25
+  flags.apply(config, [f"{source}.fim=None"], {})
+  assert options.read(config.data).sources["code"].rows.fim is None
 
 
 def test_stock_grain_reads_the_same_rows(data, stores):
