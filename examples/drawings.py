@@ -36,6 +36,14 @@ _MOST_SIDE = 1_024
 
 # Darkest and lightest values of ink and paper: never too close to read.
 _INK, _PAPER = (0, 110), (170, 256)
+# Of preference pairs: padding, prompt and answer that are chosen, rejected.
+_PAIRS = (
+  (255, 255, 255),
+  (206, 228, 206),
+  (70, 150, 85),
+  (246, 222, 190),
+  (214, 130, 50),
+)
 _FONTS = "DejaVu*.ttf"
 _DPI = 100
 
@@ -82,6 +90,33 @@ def samples(
       "name": NAMES[first + kind],
     }
     yield {"pixels": pixels}, values
+
+
+def pairs(
+  batch: dict[str, np.ndarray], height: int = 16, width: int = 4
+) -> np.ndarray:
+  """Returns packed preference pairs as a picture, uint8[rows, columns, 3].
+
+  Chosen answers are green and rejected ones orange, their prompts pale; padding
+  is white, and a line is between the pairs of a row.
+
+  Args:
+    batch: Canonical fields of rows of pairs.
+    height: Pixels of a row, two of them white.
+    width: Pixels of a position.
+  """
+  segments = batch["segment_ids"]
+  answer = np.zeros(segments.shape, np.bool_)
+  answer[:, 1:] = batch["loss_mask"][:, :-1]
+  # No segment, then the prompt and the answer of both halves.
+  colour = np.where(segments > 0, 1 + 2 * ((segments - 1) % 2) + answer, 0)
+  picture = np.asarray(_PAIRS, np.uint8)[colour]
+  picture = picture.repeat(width, axis=1)
+  opens = np.diff((segments + 1) // 2, axis=1, prepend=0) > 0
+  picture[:, ::width][opens] = 0
+  picture = picture.repeat(height, axis=0)
+  picture.reshape(len(segments), height, -1)[:, -2:] = 255
+  return picture
 
 
 def _check(dataset: str, count: int) -> None:

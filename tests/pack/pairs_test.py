@@ -13,6 +13,7 @@ from chomp_data import stores
 from chomp_data.pack import bins
 from chomp_data.pack import packing_options
 from chomp_data.testing import stores as testing_stores
+from examples import drawings
 
 SEQ_LEN = 16
 
@@ -367,3 +368,17 @@ def test_columns_of_documents_are_chosen_and_rejected(tmp_path):
   refused(store, "document_slots` must be at least 6", run, pair_slots=3,
           document_slots=5)  # fmt: skip
   build(store, {"columns": ()}, pair_slots=3, document_slots=5)
+
+
+def test_a_picture_shows_prompts_and_answers_of_both_halves(tmp_path):
+  batch = build(write(tmp_path / "s", [(2, 3, 2), (1, 3, 2)])).batch(0)
+  picture = drawings.pairs(batch, height=4, width=2)
+  assert picture.shape == (4, 2 * SEQ_LEN, 3)
+  colours = [tuple(x) for x in picture[0, 1::2].tolist()]
+  green, orange = colours[2], colours[8]
+  assert len({*colours[:2], green, orange, colours[5]}) == 4
+  assert colours[2:5] == [green] * 3
+  assert (picture[-2:] == 255).all()
+  # A line is where a pair begins.
+  opens = np.flatnonzero((picture[0] == 0).all(axis=1))
+  assert opens.tolist() == [0, 18]
