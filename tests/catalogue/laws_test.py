@@ -341,7 +341,7 @@ def saved(iterator):
 
 # Two processes take seconds to start: `make test` has one run with workers.
 _WITH_WORKERS = (
-  "mix_stages", "sizes",
+  "mix_stages", "sizes", "pairs",
   "sequential_documents_full", "bin_exact_documents_full", "multi_ramp",
   "windows_block", "mix_weighted", "lengths_weighted", "edits_of_mix", "joined",
   "after_a_phase", "weighed", "lanes", "records_bin", "levanter",
