@@ -300,6 +300,7 @@ def calls(made):
     "RowSource.prepare": {"max_epochs": 3, "full_order": False},
     "RowSource.prefetch": {"spans": spans},
     "RowSource.read": {"spans": spans},
+    "RowSource.rows_holding": {"documents": numbers, "epoch": 0},
     "RowSource.rows_of": {"document": 0, "epoch": 0},
     "RowSource.units": {"epoch": 0, "positions": numbers, "unit": "tokens"},
     "Epochs.total": {"epochs": 3},

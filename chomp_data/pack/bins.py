@@ -20,6 +20,7 @@ from chomp_data.index import integers
 from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import permutation
+from chomp_data.index import ragged
 from chomp_data.pack import background_packer
 from chomp_data.pack import epoch_starts
 from chomp_data.pack import fill_in_the_middle
@@ -195,20 +196,24 @@ class BinSource(packed_source.PackedSource):
     # Rearranged pieces are several spans, and others in each epoch.
     return units if self.options.fim else {**units, "spans": 0}
 
-  @row_source.checks_document
-  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that hold pieces of a document."""
-    packed = self._packed(epoch)
-    window, slot = divmod(
-      packed.documents.position(self._documents.unit(document)),
+  @row_source.checks_documents
+  def rows_holding(
+    self, documents: np.ndarray, epoch: int
+  ) -> intervals.Intervals:
+    """Returns the rows of an epoch that hold pieces of some documents."""
+    packed, parts = self._packed(epoch), [np.empty(0, np.int64)]
+    windows, slots = np.divmod(
+      packed.documents.positions(self._documents.units(documents)),
       self._documents.order.window_docs,
     )
-    row = packed.rows_with(slot, window)
-    first_row, end_row = packed.row_starts[window : window + 2]
-    if self.options.shuffle_rows:
-      key = self._row_keys(epoch, window)
-      row = permutation.inverse(row, int(end_row - first_row), key)
-    rows = first_row + row
+    for window, pick in ragged.by_value(windows):
+      row = packed.rows_with(slots[pick], window)
+      first_row, end_row = packed.row_starts[window : window + 2]
+      if self.options.shuffle_rows:
+        key = self._row_keys(epoch, window)
+        row = permutation.inverse(row, int(end_row - first_row), key)
+      parts.append(first_row + row)
+    rows = np.concatenate(parts)
     return intervals.merged(rows, rows + 1)
 
   @schema.arguments(**row_units.BLOCK_RULES)

@@ -121,10 +121,9 @@ class DocumentOrder:
     """Returns the documents at positions int64[N] of an epoch, int64[N]."""
     return self._order.permute(positions, epoch, self.num_documents)
 
-  def position(self, document: int, epoch: int) -> int:
-    """Returns the position of a document in an epoch; inverts `documents`."""
-    documents = np.asarray([document], np.int64)
-    return int(self._order.positions(documents, epoch, self.num_documents)[0])
+  def positions_of(self, documents: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the positions of documents in an epoch; inverts `documents`."""
+    return self._order.positions(documents, epoch, self.num_documents)
 
   def window_sums(self, sums: np.ndarray, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], sums over windows of sums over blocks.

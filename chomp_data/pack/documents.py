@@ -131,9 +131,9 @@ class Documents:
       "long_documents": self._long,
     }
 
-  def unit(self, document: int) -> int:
-    """Returns the number of the unit that a document of the store is of."""
-    return document
+  def units(self, documents: np.ndarray) -> np.ndarray:
+    """Returns the units that documents int64[N] of the store are of."""
+    return documents
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the first token of units int64[N], and how many they have."""
@@ -301,9 +301,9 @@ class OrderedDocuments:
     self._order = documents.order
     self._epoch = epoch
 
-  def position(self, document: int) -> int:
-    """Returns the position of a document."""
-    return self._order.position(document, self._epoch)
+  def positions(self, documents: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the positions of documents int64[N]."""
+    return self._order.positions_of(documents, self._epoch)
 
   def at(self, positions: np.ndarray) -> Contents:
     """Returns the documents at positions int64[N]."""

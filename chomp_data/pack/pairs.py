@@ -83,9 +83,9 @@ class PairDocuments(documents_lib.Documents):
     key["long_pairs"] = key.pop("long_documents")
     return key
 
-  def unit(self, document: int) -> int:
-    """Returns the pair of a document."""
-    return document // 2
+  def units(self, documents: np.ndarray) -> np.ndarray:
+    """Returns the pairs of documents int64[N]."""
+    return documents // 2
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns first token and length of pairs."""

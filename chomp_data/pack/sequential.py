@@ -17,6 +17,7 @@ from chomp_data import schema
 from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import ragged
+from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packed_source
 from chomp_data.pack import packing_options
 from chomp_data.pack.packing_options import SequentialOptions
@@ -105,20 +106,36 @@ class SequentialSource(packed_source.PackedSource):
     tokens = np.minimum(starts * self.seq_len, self._num_tokens)
     return row_units.BlockUnits(starts, np.diff(tokens - starts) - counts)
 
-  @row_source.checks_document
-  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that hold tokens of a document."""
-    documents = self._documents.in_order(self._order_epoch(epoch))
-    position = documents.position(document)
-    window = np.asarray([position // self._documents.order.window_docs])
-    contents = documents.contents(window)
-    entry = np.flatnonzero(contents.position == position)
-    window_start = documents.window_starts.take(window)
-    end = window_start + np.cumsum(contents.packed_lengths)[entry]
+  @row_source.checks_documents
+  def rows_holding(
+    self, documents: np.ndarray, epoch: int
+  ) -> intervals.Intervals:
+    """Returns the rows of an epoch that hold tokens of some documents."""
+    in_order = self._documents.in_order(self._order_epoch(epoch))
+    position = in_order.positions(documents)
+    windows = np.unique(position // self._documents.order.window_docs)
+    contents, stream_end = self._located(in_order, windows)
+    entry = np.flatnonzero(np.isin(contents.position, position))
+    end = stream_end[entry]
     begin = end - contents.packed_lengths[entry]
     end_row = np.minimum(-(-end // self.seq_len), len(self))
     first_row = np.minimum(begin // self.seq_len, end_row)
     return intervals.merged(first_row, end_row)
+
+  def _located(
+    self, documents: documents_lib.OrderedDocuments, windows: np.ndarray
+  ) -> tuple[documents_lib.Contents, np.ndarray]:
+    """Returns the documents of windows, and where each ends in the stream."""
+    contents = documents.contents(windows)
+    within = np.cumsum(contents.packed_lengths)
+    opens = np.searchsorted(
+      contents.position, windows * self._documents.order.window_docs
+    )
+    before = np.concatenate([[0], within])[opens]
+    return contents, within + np.repeat(
+      documents.window_starts.take(windows) - before,
+      np.diff(np.append(opens, len(within))),
+    )
 
   @memo.remembered(packed_source.COUNTS_CACHED)
   def _count(self, every: int, order: int) -> np.ndarray:
@@ -198,16 +215,7 @@ class SequentialSource(packed_source.PackedSource):
     # Sorting takes a tenth of the time of `np.unique`, which hashes.
     windows = np.sort(ragged.ranges(first_window, end_window - first_window))
     windows = windows[np.flatnonzero(np.diff(windows, prepend=-1))]
-    contents = documents.contents(windows)
-    # Where each document ends in the stream, from sums within its window.
-    within = np.cumsum(contents.packed_lengths)
-    opens = np.searchsorted(
-      contents.position, windows * self._documents.order.window_docs
-    )
-    base = np.concatenate([[0], within])[opens]
-    stream_end = within + np.repeat(
-      starts.take(windows) - base, np.diff(np.append(opens, len(within)))
-    )
+    contents, stream_end = self._located(documents, windows)
     first_document, end_document = np.empty_like(begin), np.empty_like(begin)
     first_document[ascending] = np.searchsorted(
       stream_end, begin[ascending], side="right"

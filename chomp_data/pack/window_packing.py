@@ -306,15 +306,15 @@ class PackedOrder:
       num_rows=len(row),
     )
 
-  def rows_with(self, slot: int, window: int) -> np.ndarray:
-    """Returns int64[N], the rows of a window that hold pieces of a document.
+  def rows_with(self, slots: np.ndarray, window: int) -> np.ndarray:
+    """Returns int64[N], the rows of a window that hold pieces of documents.
 
     Args:
-      slot: The document's position in the window.
+      slots: int64[D], the positions of the documents in the window.
       window: The number of the window.
     """
     packed = self._window(window)
-    piece = np.flatnonzero(packed.slot == slot)
+    piece = np.flatnonzero(np.isin(packed.slot, slots))
     return np.searchsorted(packed.first, piece, side="right") - 1
 
   def num_cut(self, window: int) -> int:

@@ -289,16 +289,14 @@ class RemainderSource(_DelegatingSource):
       spans, document=document, start=spans.start + start
     )
 
-  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows that hold pieces of a document, as ranges."""
-    ranges = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    if document < self.remaining.whole.num_documents:
-      ranges += [
-        self._pieces.rows_of(piece, epoch)
-        for piece in self.remaining.pieces.of_document(document).tolist()
-      ]
-    first, last = zip(*ranges, strict=True)
-    return intervals.merged(np.concatenate(first), np.concatenate(last))
+  def rows_holding(
+    self, documents: np.ndarray, epoch: int
+  ) -> intervals.Intervals:
+    """Returns the rows that hold pieces of some documents, as ranges."""
+    present = documents[documents < self.remaining.whole.num_documents]
+    pieces = [np.empty(0, np.int64)]
+    pieces += map(self.remaining.pieces.of_document, present.tolist())
+    return self._pieces.rows_holding(np.concatenate(pieces), epoch)
 
   @property
   def fingerprint(self) -> dict[str, Any]:

@@ -50,7 +50,9 @@ PREPARE_RULES = {
   "max_epochs": schema.optional(schema.integer(1)),
   "full_order": schema.boolean(),
 }
-_DOCUMENT_ARGUMENTS = schema.arguments(document=_NUMBER, epoch=_NUMBER)
+_DOCUMENTS_ARGUMENTS = schema.arguments(
+  documents=schema.whole_numbers(1), epoch=_NUMBER
+)
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
 _FIELDS = schema.sequence(
@@ -77,11 +79,11 @@ OPTIONAL_FIELDS = row_reading.OPTIONAL_FIELDS
 LABEL_FIELDS = row_reading.LABEL_FIELDS
 
 
-def checks_document(
+def checks_documents(
   method: Callable[_Parameters, _T],
 ) -> Callable[_Parameters, _T]:
-  """Checks the arguments of `rows_of`, also of sources that override it."""
-  return _DOCUMENT_ARGUMENTS(method)
+  """Checks arguments of `rows_holding`, also of sources that override it."""
+  return _DOCUMENTS_ARGUMENTS(method)
 
 
 class RowSource(abc.ABC):
@@ -195,14 +197,29 @@ class RowSource(abc.ABC):
     spans = self.plan(self.epochs.start(epoch) + positions)
     return row_units.planned_units(spans, unit, self.store)
 
-  @checks_document
+  @schema.arguments(document=_NUMBER, epoch=_NUMBER)
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows of an epoch that hold a span of a document.
+
+    Args:
+      document: Its number in the source's store.
+      epoch: The epoch.
+
+    Returns:
+      What `rows_holding` returns for this document alone.
+    """
+    return self.rows_holding(np.asarray([document], np.int64), epoch)
+
+  @checks_documents
+  def rows_holding(
+    self, documents: np.ndarray, epoch: int
+  ) -> intervals.Intervals:
+    """Returns the rows of an epoch that hold a span of one of some documents.
 
     All rows of the epoch are planned, unless a source overrides this.
 
     Args:
-      document: Its number in the source's store.
+      documents: int64[D], their numbers in the source's store.
       epoch: The epoch.
 
     Returns:
@@ -212,7 +229,7 @@ class RowSource(abc.ABC):
     first_row, end_row = self.epochs.start(epoch), self.epochs.start(epoch + 1)
     rows, begin = [np.empty(0, np.int64)], 0
     for spans in planned_blocks(self, first_row, end_row):
-      rows.append(begin + spans.row[spans.document == document])
+      rows.append(begin + spans.row[np.isin(spans.document, documents)])
       begin += spans.num_rows
     row = np.concatenate(rows)
     return intervals.merged(row, row + 1)

@@ -211,10 +211,12 @@ class SpliceSource(store_source.StoreSource):
     shuffled = bool(options.shuffle_content or options.shuffle_offsets)
     return not shuffled or options.balance_mode == "enumerate"
 
-  @row_source.checks_document
-  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that copy a document."""
-    slots = np.flatnonzero(self.documents == document)
+  @row_source.checks_documents
+  def rows_holding(
+    self, documents: np.ndarray, epoch: int
+  ) -> intervals.Intervals:
+    """Returns the rows of an epoch that copy one of some documents."""
+    slots = np.flatnonzero(np.isin(self.documents, documents))
     slots = slots[slots < len(self._schedule.ends(epoch))]
     return intervals.merged(*self._schedule.rows_of_slots(slots, epoch))
 
