@@ -10,12 +10,15 @@ core, so that a busy machine changes little:
 
 - document: the next 10 visits of a document from step 10**6 on, and how often
   it was handed out before, of a run that was just built;
-- exposures: how often each document is in the first 10**6 steps.
+- exposures: how often each document is in the first 10**6 steps;
+- lists: 10,000 of the documents of each of these mixes at once, in seconds.
 
 Side indexes are built before. Ten minutes on one core.
 """
 
+import json
 import pathlib
+import time
 from typing import Any
 
 from absl import flags
@@ -24,6 +27,7 @@ import harness
 import kinds
 
 from chomp_data import pipeline
+from chomp_data.audit import document_lists
 from chomp_data.audit import overlap
 from chomp_data.audit import visits
 
@@ -115,5 +119,49 @@ def traces(directory: pathlib.Path) -> harness.Table:
   return title, lines
 
 
+def lists(directory: pathlib.Path) -> harness.Table:
+  """Measures the answer about a list of documents, of a run just built."""
+  small = harness.SMALL.value
+  count, step = (2_000, 1_000) if small else (1_000_000, 1_000_000)
+  listed = 100 if small else 10_000
+  path = directory / f"documents-{count}"
+  corpora.make_corpus(path, count, median=_MEDIAN)
+  lines = [["run", "documents", "exposures", "trained", "seconds", "CPU s"]]
+  for name, data in runs(str(path), step).items():
+    if not name.startswith("mix") or name not in (_KINDS.value or [name]):
+      continue
+    pipeline.build(data)  # Side indexes are there from then on.
+    pipe = pipeline.build(data)
+    file = directory / "list.jsonl"
+    with file.open("w") as out:
+      for number in range(listed):
+        source = pipe.source_names[number % len(pipe.source_names)]
+        document = number * count // listed
+        line = {"source": source, "document": document}
+        out.write(json.dumps(line) + "\n")
+    answers = []
+    begin = time.monotonic()
+    took = harness.cpu_s(
+      lambda pipe=pipe, file=file, answers=answers: answers.append(
+        document_lists.answer(pipe, str(file), step, step // 2).summary
+      )
+    )
+    seconds = time.monotonic() - begin
+    (summary,) = answers
+    harness.add_line(
+      lines,
+      [
+        name,
+        f"{summary['documents']:,}",
+        f"{summary['exposures']:,}",
+        f"{summary['trained_share']:.3%}",
+        f"{seconds:.3g}",
+        f"{took:.3g}",
+      ],
+    )
+  title = f"lists: {listed:,} documents, the first {step:,} steps"
+  return title, lines
+
+
 if __name__ == "__main__":
-  harness.run({"traces": traces})
+  harness.run({"traces": traces, "lists": lists})

@@ -277,9 +277,11 @@ def test_a_host_of_a_pod_asks_for_no_more_with_more_hosts(tmp_path):
 
 
 def test_tracing_asks_about_every_kind_of_run(tmp_path):
-  (table,) = run("tracing", tmp_path)
+  table, lists = run("tracing", tmp_path)
   assert len(table) == 16
   assert all(number(line["document, s"]) >= 0 for line in table)
+  assert len(lists) == 2
+  assert all(number(line["exposures"]) > 100 for line in lists)
 
 
 def test_waits_for_a_bucket_are_measured(tmp_path):

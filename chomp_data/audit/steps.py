@@ -98,21 +98,9 @@ def spans_of(
   for step in range(first, first + count):
     numbers = questions.sample_numbers(step)
     row = np.flatnonzero(numbers >= 0)
-    zeros, ones = np.zeros(len(row), np.int64), np.ones(len(row), np.int64)
     source, _ = pipe.run_plan.at(step)
-    parts.append(
-      spans_lib.Spans(
-        num_rows=len(numbers),
-        row=row,
-        source=np.full(len(row), source, np.int32),
-        document=numbers[row],
-        start=zeros,
-        offset=zeros,
-        length=ones,
-        column=zeros,
-        segment=ones.astype(np.int32),
-      )
-    )
+    assert source is not None
+    parts.append(spans_lib.of_samples(numbers[row], source, row, len(numbers)))
   return spans_lib.concatenated(parts)
 
 

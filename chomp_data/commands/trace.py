@@ -5,12 +5,17 @@
     %s --config=packed --step=1200:1210
     %s --config=packed --document=stdlib/#42 --from_step=1200
     %s --config=packed --exposures --step=0:100000
+    %s --config=packed --documents=leaked.jsonl --from_step=5000
     %s --overlap pretrain_mix data/held_out
 
 The plan is inverted, not replayed, and no token is read: a document is found
 in under a second wherever the run is. A document is named by source and id
 (`web/part-3.jsonl:17`) or number (`web/#42`); its `exposure` is 1 + the spans
 of it that the run has handed out before.
+
+--documents answers for a list of documents at once: how often each is read, in
+which steps, and how much of what is trained on they are; --tombstones=OUT
+writes the file that removes them from --from_step on.
 
 --overlap compares two configs, or a config and a store: it prints the documents
 that both hold, by id or by their tokens, and exits with 1 if there are any.
@@ -31,7 +36,9 @@ import numpy as np
 
 from chomp_data import cli
 from chomp_data import pipeline
+from chomp_data import schema
 from chomp_data import stores
+from chomp_data.audit import document_lists
 from chomp_data.audit import job
 from chomp_data.audit import naming
 from chomp_data.audit import overlap as overlap_lib
@@ -46,14 +53,32 @@ _STEP = cli.define_step(": what is in them")
 _DOCUMENT = flags.DEFINE_string(
   "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
 )
+_DOCUMENTS = flags.DEFINE_string(
+  "documents", None, "A file with a document per line: how much of the run is."
+)
+_STEPS = flags.DEFINE_integer(
+  "steps", None, "How many steps --documents looks at; by default all.", 1
+)
+_TOMBSTONES = flags.DEFINE_string(
+  "tombstones",
+  None,
+  "A file to write: tombstones that remove those of --documents.",
+)
 _EXPOSURES = flags.DEFINE_bool(
   "exposures", False, "How often each document is in the steps of --step."
 )
 _FROM_STEP = flags.DEFINE_integer(
-  "from_step", None, "The first step that --document looks at; 0.", 0
+  "from_step",
+  None,
+  "The first step that --document looks at, --documents counts up to and"
+  " --tombstones are for; 0.",
+  0,
 )
 _COUNT = flags.DEFINE_integer(
-  "count", 10, "How many visits --document shows, at most.", 1
+  "count",
+  10,
+  "How many visits --document shows, or documents --documents, at most.",
+  1,
 )
 _CHECKPOINT = cli.define_checkpoint(", and --from_step where it is")
 _OVERLAP = flags.DEFINE_bool(
@@ -156,6 +181,70 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
   )
 
 
+def _show_documents(pipe: pipeline.Pipeline, file: str, at: int) -> None:
+  step = at
+  if _FROM_STEP.value is not None:
+    step = _FROM_STEP.value
+    steps_lib.check(pipe, step, "--from_step")
+  asked = _STEPS.value
+  if asked is None and pipe.num_steps is None:
+    asked = at or None  # What the job has read.
+  steps = steps_lib.num_steps(pipe, steps=asked)
+  if step > steps:
+    raise schema.ConfigError(
+      [
+        f"`--from_step` must be at most the {steps} steps that are looked at,"
+        f" got {step}. Raise --steps."
+      ]
+    )
+  path = cli.output_file(_TOMBSTONES)
+  listed = document_lists.answer(pipe, file, steps, step)
+  summary = dict(listed.summary)
+  if path is not None:
+    summary["tombstones"] = document_lists.write_tombstones(
+      pipe, listed, os.fspath(path), step
+    )
+  if _FORMAT.value == "json":
+    for record in (*listed.records, {"summary": summary}):
+      print(json.dumps(record))
+    return
+  console, before = cli.console(), f"before step {step}"
+  title = f"{file}: {summary['documents']} documents in steps 0..{steps - 1}"
+  rows = [
+    [
+      name,
+      *(sums[field] for field in ("documents", "never_seen", "exposures",
+          "exposures_before", "trained_tokens")),
+      *(
+        None if share is None else f"{share:.4%}"
+        for share in (sums["trained_share"], sums["trained_share_before"])
+      ),
+    ]
+    for name, sums in (*summary["sources"].items(), ("all", summary))
+  ]  # fmt: skip
+  numbers = ("documents", "never seen", "exposures", before, "trained tokens",
+             "share", f"share {before}")  # fmt: skip
+  columns = {"source": False, **dict.fromkeys(numbers, True)}
+  console.print(cli.table(columns, rows, title))
+  edges = summary["edges"]
+  ranges = [f"{low}..{high - 1}" for low, high in itertools.pairwise(edges)]
+  counts = zip(ranges, summary["histogram"], strict=True)
+  console.print(
+    cli.table({"steps": False, "exposures": True}, list(map(list, counts)))
+  )
+  most = sorted(listed.records, key=lambda record: -record["exposures"])
+  _print(
+    most[: _COUNT.value],
+    "documents that are read most:",
+    (
+      "line", "source", "document", "id", "exposures", "exposures_before",
+      "trained_tokens", "first_step", "last_step",
+    ),
+  )  # fmt: skip
+  if path is not None:
+    print(f"config.data.tombstones = {summary['tombstones']}")
+
+
 def _side(name: str) -> dict[str, overlap_lib.Held]:
   """Returns the documents that a config or a store holds, by source."""
   if os.path.isdir(name) or opening.open_storage(name).is_remote:
@@ -205,6 +294,7 @@ def main(argv: Sequence[str]) -> int | None:
     for flag, is_set in (
       ("--step", _STEP.value is not None),
       ("--document", _DOCUMENT.value is not None),
+      ("--documents", _DOCUMENTS.value is not None),
       ("--overlap", _OVERLAP.value),
     )
     if is_set
@@ -212,8 +302,14 @@ def main(argv: Sequence[str]) -> int | None:
   if len(asked) != 1:
     flags_set = " and ".join(asked) or "none"
     raise app.UsageError(
-      f"One of --step, --document and --overlap must be given, got {flags_set}."
+      "One of --step, --document, --documents and --overlap must be given, got"
+      f" {flags_set}."
     )
+  for flag in (_STEPS, _TOMBSTONES):
+    if flag.value is not None and asked != ["--documents"]:
+      raise app.UsageError(
+        f"--{flag.name} must come with --documents, got {asked[0]}."
+      )
   if _EXPOSURES.value and asked != ["--step"]:
     raise app.UsageError(f"--exposures must come with --step, got {asked[0]}.")
   if len(sides) != (2 if _OVERLAP.value else 0):
@@ -234,6 +330,8 @@ def main(argv: Sequence[str]) -> int | None:
     _show_exposures(pipe)
   elif _STEP.value is not None:
     _show_steps(pipe)
+  elif _DOCUMENTS.value is not None:
+    _show_documents(pipe, _DOCUMENTS.value, at)
   else:
     _show_document(pipe, at)
   return None

@@ -42,7 +42,11 @@ _Level = dict[int, tuple[tombstones_lib.RemovedTokens, np.ndarray]]
 
 
 class Tombstones:
-  """Which tokens are removed at each data step of a run."""
+  """Which tokens are removed at each data step of a run.
+
+  Attributes:
+    steps: The data steps from which on more tokens are removed, ascending.
+  """
 
   def __init__(
     self,
@@ -60,7 +64,7 @@ class Tombstones:
     Raises:
       ConfigError: If a file or a line of it is wrong.
     """
-    self._steps: list[int] = [at for at, _ in files]
+    self.steps: list[int] = [at for at, _ in files]
     self._levels: list[_Level] = []
     self._digests: dict[str, str] = {}
     self._lines: list[str] = []
@@ -68,7 +72,10 @@ class Tombstones:
     numbers = {name: i for i, name in enumerate(by_name)}
     so_far: _SpansBySource = {}
     for number, (at, file) in enumerate(files):
-      file_spans = _read(file, by_name, f"{path}[{number}]")
+      file_spans = spans_of(read_lines(file, by_name, f"{path}[{number}]"))
+      for name, spans in file_spans.items():
+        if by_name[name].opened.pairs:
+          file_spans[name] = _whole_pairs(spans, by_name[name])
       self._digests[str(at)] = _digest(file_spans)
       counts = ", ".join(
         f"{len(spans)} of {n}" for n, spans in file_spans.items()
@@ -78,7 +85,7 @@ class Tombstones:
       )
       for name, spans in file_spans.items():
         previous = so_far.get(name, np.empty((0, 3), np.int64))
-        so_far[name] = _merged(np.concatenate([previous, spans]))
+        so_far[name] = merged(np.concatenate([previous, spans]))
       self._levels.append(
         {numbers[n]: _removed(v, by_name[n]) for n, v in so_far.items()}
       )
@@ -86,7 +93,7 @@ class Tombstones:
   @property
   def first_step(self) -> int | None:
     """The first data step at which tokens are removed; None if never."""
-    return self._steps[0] if self._steps else None
+    return self.steps[0] if self.steps else None
 
   def times(self, source: int, document: int) -> tuple[int | None, int | None]:
     """Returns from which data steps on a document is removed.
@@ -100,7 +107,7 @@ class Tombstones:
       at which all are); None if never.
     """
     first_removed = all_removed = None
-    for at, level in zip(self._steps, self._levels, strict=True):
+    for at, level in zip(self.steps, self._levels, strict=True):
       if source not in level:
         continue
       ranges, documents = level[source]
@@ -135,11 +142,11 @@ class Tombstones:
       The plan with each removed range as a separate span, marked in
       `Spans.masked`.
     """
-    if not self._steps or not len(data_steps):
+    if not self.steps or not len(data_steps):
       return spans
-    if data_steps[-1] < self._steps[0]:
+    if data_steps[-1] < self.steps[0]:
       return spans
-    level = np.searchsorted(self._steps, data_steps, side="right")
+    level = np.searchsorted(self.steps, data_steps, side="right")
     edges = [0, *(np.flatnonzero(np.diff(level)) + 1).tolist(), len(level)]
     parts = []
     for low, high in itertools.pairwise(edges):
@@ -153,10 +160,55 @@ class Tombstones:
     return parts[0] if len(parts) == 1 else spans_lib.concatenated(parts)
 
 
-def _read(
-  file: str, by_name: Mapping[str, stores.Store], path: str
-) -> _SpansBySource:
-  """Returns the spans that a file removes.
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """A line of a file that names a document.
+
+  Attributes:
+    number: Its number in the file, from 1.
+    source: The name of the source.
+    document: The number of the document.
+    identity: The id of the document in a list; None for a sample of arrays.
+    start: The first token.
+    length: How many tokens.
+    is_whole: Whether these are all tokens of the document.
+    other: Other fields of the line.
+  """
+
+  number: int
+  source: str
+  document: int
+  identity: str | None
+  start: int
+  length: int
+  is_whole: bool
+  other: Mapping[str, Any]
+
+
+def spans_of(lines: Sequence[Line]) -> _SpansBySource:
+  """Returns int64[N, 3] by source: document, start and length, ascending."""
+  spans: dict[str, list[tuple[int, int, int]]] = {}
+  for line in lines:
+    span = line.document, line.start, line.length
+    spans.setdefault(line.source, []).append(span)
+  return {name: np.asarray(sorted(rows)) for name, rows in spans.items()}
+
+
+def read_lines(
+  file: str,
+  by_name: Mapping[str, stores.Store | int],
+  path: str,
+  is_list: bool = False,
+) -> list[Line]:
+  """Returns the lines of a file, those of each source together.
+
+  Args:
+    file: Its path.
+    by_name: The store of each source; the number of its samples for arrays.
+    path: The option that names the file, for messages.
+    is_list: Whether it is a list of documents: lines may have other fields,
+      among them `id`, which can stand in place of `document`, and name a
+      document several times.
 
   Raises:
     ConfigError: If the file or lines of it are wrong.
@@ -176,25 +228,23 @@ def _read(
     if not line.strip():
       continue
     try:
-      entry = _entry(line, number, by_name)
+      entry = _entry(line, number, by_name, is_list)
     except ValueError as error:
       problems.append(f"{file}:{number}: {error}")
     else:
       entries[entry.source].append(entry)
-  spans_by_source: _SpansBySource = {}
+  lines: list[Line] = []
   for name, source_entries in entries.items():
     if source_entries:
-      spans, wrong = _resolved(source_entries, by_name[name])
+      resolved, wrong = _resolved(source_entries, by_name[name], is_list)
       problems += [f"{file}:{line}: {text}" for line, text in wrong]
-      if by_name[name].opened.pairs:
-        spans = _whole_pairs(spans, by_name[name])
-      spans_by_source[name] = spans
+      lines += resolved
   if problems:
     more = len(problems) - _MAX_ERROR_LINES
     if more > 0:
       problems = [*problems[:_MAX_ERROR_LINES], f"{file}: {more} more lines"]
     raise schema.ConfigError(problems)
-  return spans_by_source
+  return lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,8 +255,9 @@ class _Entry:
     line: Its number, from 1.
     source: The name of the source.
     document: The id or number of the document.
-    start: The first removed token.
-    length: How many tokens are removed; None removes all from `start` on.
+    start: The first token.
+    length: How many tokens; None means all from `start` on.
+    other: Its other fields.
   """
 
   line: int
@@ -214,15 +265,19 @@ class _Entry:
   document: str | int
   start: int
   length: int | None
+  other: Mapping[str, Any]
 
 
 def _entry(
-  line: str, number: int, by_name: Mapping[str, stores.Store]
+  line: str,
+  number: int,
+  by_name: Mapping[str, stores.Store | int],
+  is_list: bool,
 ) -> _Entry:
   """Parses a line.
 
   Raises:
-    ValueError: If it is wrong. `_read` puts file and line before the text.
+    ValueError: If it is wrong. `read_lines` puts file and line before the text.
   """
   try:
     value = json.loads(line)
@@ -232,10 +287,13 @@ def _entry(
     ) from error
   if not isinstance(value, dict):
     raise ValueError(f"the line must be a JSON object, got {line[:60]!r}.")
-  for name in value:
-    if name not in _FIELDS:
-      raise ValueError(schema.unknown_key("line", name, _FIELDS, _FIELDS))
+  other = {name: value[name] for name in value if name not in _FIELDS}
+  if other and not is_list:
+    unknown = next(iter(other))
+    raise ValueError(schema.unknown_key("line", unknown, _FIELDS, _FIELDS))
   source, document = value.get("source"), value.get("document")
+  if document is None:
+    document = other.get("id")
   if not isinstance(source, str) or source not in by_name:
     names = ", ".join(map(repr, by_name))
     near = schema.did_you_mean(source, by_name)
@@ -254,34 +312,37 @@ def _entry(
       raise ValueError(
         f"`{name}` must be {rule.text}, got {field_value!r}."
       ) from error
-  return _Entry(number, source, document, spans[0] or 0, spans[1])
+  return _Entry(number, source, document, spans[0] or 0, spans[1], other)
 
 
 def _resolved(
-  entries: Sequence[_Entry], store: stores.Store
-) -> tuple[np.ndarray, list[tuple[int, str]]]:
+  entries: Sequence[_Entry], store: stores.Store | int, is_list: bool
+) -> tuple[list[Line], list[tuple[int, str]]]:
   """Looks up the documents that lines name.
 
   Args:
     entries: Lines of one source.
-    store: The store of that source.
+    store: The store of that source, or the number of its samples.
+    is_list: As of `read_lines`.
 
   Returns:
-    int64[N, 3] of (document, start, length), and (line, error text) of each
-    line that is wrong.
+    The lines, and (line, error text) of each line that is wrong.
   """
   ids = {entry.document for entry in entries if isinstance(entry.document, str)}
-  by_id = store.opened.ids.find(sorted(ids)) if ids else {}
+  by_id = {}
+  if ids and not isinstance(store, int):
+    by_id = store.opened.ids.find(sorted(ids))
   wrong: list[tuple[int, str]] = []
   located: list[tuple[int, _Entry]] = []
-  count = store.num_documents
+  count = store if isinstance(store, int) else store.num_documents
   for entry in entries:
     near = ""
     if isinstance(entry.document, int):
       numbers = [entry.document] if 0 <= entry.document < count else []
     else:
-      numbers = by_id[entry.document]
-      near = "" if numbers else store.opened.ids.closest(entry.document)
+      numbers = by_id.get(entry.document, [])
+      if not numbers and not isinstance(store, int):
+        near = store.opened.ids.closest(entry.document)
     if len(numbers) == 1:
       located.append((numbers[0], entry))
       continue
@@ -296,11 +357,25 @@ def _resolved(
         " number."
       )
     wrong.append((entry.line, text))
-  lengths = store.bounds(np.asarray([n for n, _ in located], np.int64))[1]
+  documents = np.asarray([number for number, _ in located], np.int64)
+  lengths = np.zeros_like(documents)
+  identities: Sequence[str | None] = [None] * len(documents)
+  if not isinstance(store, int):
+    lengths = store.bounds(documents)[1]
+    if is_list:
+      identities = store.document_ids(documents)
+  lines: list[Line] = []
   spans: list[tuple[int, int, int, int]] = []
-  for (number, entry), num_tokens in zip(
-    located, lengths.tolist(), strict=True
+  for (number, entry), num_tokens, identity in zip(
+    located, lengths.tolist(), identities, strict=True
   ):
+    if entry.other.get("id") not in (None, identity):
+      text = (
+        f"`id` must be that of document {number} of {entry.source!r}, which is"
+        f" {identity!r}, got {entry.other['id']!r}. Name one document."
+      )
+      wrong.append((entry.line, text))
+      continue
     length = num_tokens - entry.start if entry.length is None else entry.length
     if entry.start + length > num_tokens or (length < 1 and entry.start):
       text = (
@@ -310,8 +385,15 @@ def _resolved(
       wrong.append((entry.line, text))
     else:
       spans.append((number, entry.start, length, entry.line))
+      other = {name: v for name, v in entry.other.items() if name != "id"}
+      lines.append(
+        Line(
+          entry.line, entry.source, number, identity, entry.start, length,
+          (entry.start, length) == (0, num_tokens), other,
+        )
+      )  # fmt: skip
   spans.sort()
-  for span, next_span in itertools.pairwise(spans):
+  for span, next_span in itertools.pairwise([] if is_list else spans):
     # Two lines that name the same document without tokens overlap too.
     if span[0] == next_span[0] and span[1] + max(span[2], 1) > next_span[1]:
       first, second = sorted((span[3], next_span[3]))
@@ -322,10 +404,7 @@ def _resolved(
           f" line {first} names. Remove one of them.",
         )
       )
-  span_array = np.asarray([entry[:3] for entry in spans], np.int64).reshape(
-    -1, 3
-  )
-  return span_array, sorted(wrong)
+  return lines, sorted(wrong)
 
 
 def _whole_pairs(spans: np.ndarray, store: stores.Store) -> np.ndarray:
@@ -336,7 +415,7 @@ def _whole_pairs(spans: np.ndarray, store: stores.Store) -> np.ndarray:
   return np.stack([document, np.zeros_like(document), length], axis=1)
 
 
-def _merged(spans: np.ndarray) -> np.ndarray:
+def merged(spans: np.ndarray) -> np.ndarray:
   """Returns int64[N, 3] ascending; adjacent and overlapping spans merged."""
   order = np.lexsort((spans[:, 1], spans[:, 0]))
   document, start, length = spans[order].T
@@ -375,5 +454,5 @@ def _digest(spans_by_source: _SpansBySource) -> str:
   digest = hashlib.sha256()
   for name in sorted(spans_by_source):
     digest.update(json.dumps(name).encode())
-    digest.update(_merged(spans_by_source[name]).astype("<i8").tobytes())
+    digest.update(merged(spans_by_source[name]).astype("<i8").tobytes())
   return digest.hexdigest()

@@ -391,6 +391,31 @@ def of_parts(
   )
 
 
+def of_samples(
+  numbers: np.ndarray, source: int, row: np.ndarray, num_rows: int
+) -> Spans:
+  """Returns samples of arrays as spans of one position.
+
+  Args:
+    numbers: int64[N], the number of each sample in its store.
+    source: The number of their source.
+    row: int64[N], the row of the plan, ascending.
+    num_rows: Rows of the plan.
+  """
+  zeros, ones = np.zeros(len(row), np.int64), np.ones(len(row), np.int64)
+  return Spans(
+    num_rows=num_rows,
+    row=row,
+    source=np.full(len(row), source, np.int32),
+    document=numbers,
+    start=zeros,
+    offset=zeros,
+    length=ones,
+    column=zeros,
+    segment=ones.astype(np.int32),
+  )
+
+
 def _where(is_added: np.ndarray, token: int) -> np.ndarray:
   """Returns int8[N], the number of an added token, or 0."""
   return is_added.view(np.int8) * np.int8(token)

@@ -28,6 +28,7 @@ from chomp_data.audit import verifying
 from chomp_data.loading import batches
 from chomp_data.plans import balance
 from chomp_data.rows import spans as spans_lib
+from tests.audit import document_lists_test
 from tests.audit import visits_test
 from tests.catalogue import costs
 from tests.catalogue import runs
@@ -546,10 +547,6 @@ def test_an_epoch_holds_each_token_once(name, root):
 # What is said of a run, against a count.
 
 
-# Accounts are of the plan: of targets within a row, before `train_on_eos`.
-_AS_COUNTED = {"lookahead": False, "train_on_eos": True}
-
-
 _COUNTED = ("rows", "tokens", "loss_tokens")
 
 
@@ -613,7 +610,7 @@ def test_a_histogram_of_buckets_equals_a_count(name, pipe):
 
 @text_only
 def test_accounts_equal_a_count(name, root):
-  data = runs.data_of(name, root, **_AS_COUNTED)
+  data = runs.data_of(name, root, **document_lists_test.AS_COUNTED)
   if data.get("skip") or data.get("tombstones"):
     pytest.skip("tests/plans/edits_test.py counts what edits leave out")
   pipe = chomp_data.build(data)
@@ -632,7 +629,9 @@ def test_accounts_equal_a_count(name, root):
 
 @text_only
 def test_a_forecast_equals_a_count(name, root):
-  pipe = chomp_data.build(runs.data_of(name, root, **_AS_COUNTED))
+  pipe = chomp_data.build(
+    runs.data_of(name, root, **document_lists_test.AS_COUNTED)
+  )
   steps = runs.last_of(pipe)
   found = forecast.forecast(pipe, steps)
   for source, own in counted(pipe, steps).items():
@@ -643,6 +642,14 @@ def test_a_forecast_equals_a_count(name, root):
 def test_traces_in_both_directions_equal_a_count(pipe):
   """Where a document comes, and which documents steps hold."""
   visits_test.check(pipe, runs.last_of(pipe) // 2)
+
+
+def test_a_list_of_documents_equals_a_count(name, root, tmp_path):
+  """And the tombstones of the list leave none of them after their step."""
+  changes = document_lists_test.AS_COUNTED if name in TEXT else {}
+  data = runs.data_of(name, root, **changes)
+  steps = runs.last_of(chomp_data.build(data))
+  document_lists_test.check(data, tmp_path, steps, steps // 2)
 
 
 def test_a_certificate_is_that_of_the_plan_and_of_no_other(data, pipe):

@@ -168,6 +168,48 @@ def test_exposures_are_counted_by_document(root):
   assert f"web: {total} spans in steps 2..8" in done.stdout
 
 
+def test_a_list_of_documents_is_answered_at_once(root, tmp_path):
+  """As one by one; tombstones are what the config takes."""
+  config = f"--config={root / 'web.py'}"
+  file = tmp_path / "list.jsonl"
+  lines = [
+    {"source": "web", "document": 2, "note": "leaked"},
+    {"source": "apart", "id": "y"},
+    {"source": "apart", "document": "x"},
+  ]
+  file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+  out = tmp_path / "removed.jsonl"
+  asked = config, f"--documents={file}", "--from_step=5"
+  *found, last = records(*asked, f"--tombstones={out}")
+  assert [(o["source"], o["id"]) for o in found] == [
+    ("web", "w/2"), ("apart", "y"), ("apart", "x"),
+  ]  # fmt: skip
+  for record in found:
+    name = f"{record['source']}/#{record['document']}"
+    visits_of_one = records(config, f"--document={name}", "--count=1000")
+    assert record["exposures"] == len(visits_of_one)
+    steps = [visit["step"] for visit in visits_of_one]
+    assert record["first_step"] == min(steps, default=None)
+    assert record["last_step"] == max(steps, default=None)
+    assert record["exposures_before"] == sum(step < 5 for step in steps)
+  assert found[0]["report"] == {"note": "leaked"}
+  summary = last["summary"]
+  assert summary["documents"] == 3
+  assert summary["never_seen"] == 1
+  assert summary["tombstones"] == [[5, str(out)]]
+  done = trace(*asked, f"--tombstones={out}")
+  assert "3 documents in steps" in done.stdout
+  assert f"config.data.tombstones = ((5, '{out}'),)" in done.stdout
+  data = files.load_config(str(root / "web.py")).data
+  data.tombstones = ((5, str(out)),)
+  pipe = pipeline.build(data)
+  for record in found:
+    counts = visits.exposures(pipe, record["source"], 5, pipe.num_steps)
+    assert not counts[record["document"]]
+  short = records(*asked, "--steps=6")[-1]["summary"]
+  assert short["edges"] == list(range(7))
+
+
 def test_samples_of_arrays_are_told_by_number(tmp_path):
   samples = [
     ({"pixels": np.zeros((4, 4), np.uint8)}, {"height": 4, "width": 4})
@@ -239,6 +281,13 @@ def test_tokens_of_two_tokenizers_are_not_compared(root, tmp_path):
     (("--document=web/#1", "--from_step=99999"), "`--from_step` must be below"),
     (("--document=web/#1", "--step=1"), "got --step and --document"),
     (("--exposures", "--document=web/#1"), "must come with --step, got --doc"),
+    (("--documents=nowhere",), "`--documents` must be a file .*'nowhere'"),
+    (("--steps=3", "--step=1"), "--steps must come with --documents, got --st"),
+    (("--tombstones=a", "--step=1"), "--tombstones must come with --documents"),
+    (
+      (f"--documents={__file__}", "--from_step=7", "--steps=5"),
+      "at most the 5 steps .* got 7",
+    ),
     ((), "must be given, got none"),
     (("--overlap",), "two configs, or a config and a store, got none"),
     (("--overlap", "a", "nowhere"), "got a, which is none"),

@@ -1,0 +1,367 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Answers about lists of documents, against every step of a run counted."""
+
+import json
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.audit import document_lists
+from chomp_data.audit import steps as steps_lib
+from chomp_data.plans import answers
+from chomp_data.testing import stores as testing_stores
+from tests import laws
+from tests.audit import visits_test
+
+STEPS = visits_test.STEPS
+root = visits_test.root
+
+# Accounts are of the plan: of targets within a row, before `train_on_eos`.
+AS_COUNTED = {"lookahead": False, "train_on_eos": True}
+
+
+def write(path, lines):
+  path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+  return str(path)
+
+
+def lengths_of(pipe, name):
+  """Returns the tokens of each document; 0 of each sample of arrays."""
+  count = answers.of(pipe.run_plan).num_documents(name)
+  if not pipe.sources:
+    return [0] * count
+  return pipe.sources[name].store.bounds(np.arange(count))[1].tolist()
+
+
+def lines_of(pipe):
+  """Returns lines: documents, parts of them, several of one, in no order."""
+  lines = []
+  for name in pipe.source_names:
+    for document, length in enumerate(lengths_of(pipe, name)):
+      about = {"source": name, "document": document}
+      if document % 3 != 2:
+        lines.append(about)
+      if length > 3 and document % 4 < 2:
+        lines.append({**about, "start": 1, "length": length // 2})
+      if length > 6 and document % 4 == 1:
+        lines.append({**about, "start": length // 3, "length": length // 3})
+  return sorted(lines, key=lambda line: line["document"])
+
+
+def counted(pipe, parts, steps):
+  """Counts spans and trained tokens of parts by step, from single batches.
+
+  Args:
+    pipe: The run.
+    parts: (source, document, first token, token after the last) each; None for
+      the end of a whole document.
+    steps: How many steps.
+
+  Returns:
+    int64[steps, len(parts)] of spans and of trained tokens, and of all trained
+    tokens, int64[steps].
+  """
+  exposures, trained = np.zeros((2, steps, len(parts)), int)
+  every, named = np.zeros(steps, int), {}
+  for number, (source, document, begin, end) in enumerate(parts):
+    named.setdefault((source, document), []).append((number, begin, end))
+  lengths = {name: lengths_of(pipe, name) for name in pipe.source_names}
+  for step in range(steps):
+    spans = steps_lib.spans_of(pipe, step).live()
+    mask = None
+    if pipe.sources:
+      mask = pipe.canonical(step)["loss_mask"] > 0
+      every[step] = mask.sum()
+    for at in range(len(spans)):
+      source = pipe.source_names[spans.source[at]]
+      document = int(spans.document[at])
+      bos, eos = (
+        0 if added is None else int(added[at] > 0)
+        for added in (spans.added_before, spans.added_after)
+      )
+      column, first = int(spans.column[at]), int(spans.start[at])
+      tokens = first + np.arange(-bos, int(spans.length[at]) - bos)
+      stored = (tokens >= first) & (tokens < tokens[-1] + 1 - eos)
+      # An added EOS is removed with the last token.
+      tokens = np.minimum(tokens, max(lengths[source][document] - 1, 0))
+      is_target = np.zeros(len(tokens), bool)
+      if mask is not None:
+        # A position is trained on the token after it.
+        is_target[1:] = mask[spans.row[at], column : column + len(tokens) - 1]
+      for number, begin, end in named.get((source, document), ()):
+        inside = np.ones(len(tokens), bool)
+        if end is not None:
+          inside = (tokens >= begin) & (tokens < end)
+          if not (inside & stored).any():
+            continue
+        exposures[step, number] += 1
+        trained[step, number] += (is_target & inside).sum()
+  return exposures, trained, every
+
+
+def parts_of(lines, pipe):
+  """Returns what `counted` takes, of lines."""
+  lengths = {name: lengths_of(pipe, name) for name in pipe.source_names}
+  parts = []
+  for line in lines:
+    source, document, start = (
+      line["source"],
+      line["document"],
+      line.get("start"),
+    )
+    end = None if start is None else start + line["length"]
+    if (start, end) == (0, lengths[source][document]):
+      end = None
+    parts.append((source, document, start or 0, end))
+  return parts
+
+
+def check(data, directory, steps, middle, bins=20):
+  """Compares an answer with a count, and the run without these documents."""
+  pipe = pipeline.build(data)
+  steps = steps if pipe.num_steps is None else min(steps, pipe.num_steps)
+  middle = min(middle, steps - 1)
+  lines = lines_of(pipe)
+  file = write(directory / "list.jsonl", lines)
+  listed = document_lists.answer(pipe, file, steps, middle, bins)
+  edges = listed.summary["edges"]
+  assert [edges[0], edges[-1]] == [0, steps]
+  exposures, trained, every = counted(pipe, parts_of(lines, pipe), steps)
+  for number, (line, record) in enumerate(
+    zip(lines, listed.records, strict=True)
+  ):
+    spans, tokens = exposures[:, number], trained[:, number]
+    read = np.flatnonzero(spans)
+    wanted = {
+      "line": number + 1,
+      "exposures": spans.sum(),
+      "exposures_before": spans[:middle].sum(),
+      "trained_tokens": tokens.sum(),
+      "trained_tokens_before": tokens[:middle].sum(),
+      "first_step": read[0] if len(read) else None,
+      "last_step": read[-1] if len(read) else None,
+      "histogram": np.add.reduceat(spans, edges[:-1]).tolist(),
+    }
+    assert {name: record[name] for name in wanted} == wanted, line
+  check_sums(pipe, listed, lines, every, steps, middle)
+  check_tombstones(data, pipe, listed, directory, steps, middle)
+
+
+def check_sums(pipe, listed, lines, every, steps, middle):
+  parts = [
+    {"source": name, "document": document, "start": start, "length": length}
+    for name, rows in listed.parts.items()
+    for document, start, length in rows.tolist()
+  ]
+  parts = parts_of(parts, pipe) if pipe.sources else [
+    (part["source"], part["document"], 0, None) for part in parts
+  ]  # fmt: skip
+  exposures, trained, _ = counted(pipe, parts, steps)
+  wanted = {
+    "documents": len({(line["source"], line["document"]) for line in lines}),
+    "exposures": exposures.sum(),
+    "exposures_before": exposures[:middle].sum(),
+    "trained_tokens": trained.sum(),
+    "trained_tokens_before": trained[:middle].sum(),
+  }
+  assert {name: listed.summary[name] for name in wanted} == wanted
+  if pipe.sources:
+    for field, end in (
+      ("trained_share", steps),
+      ("trained_share_before", middle),
+    ):
+      share = trained[:end].sum() / max(every[:end].sum(), 1)
+      assert listed.summary[field] == share
+
+
+def check_tombstones(data, pipe, listed, directory, steps, middle):
+  """They leave what is before their step, and nothing after it."""
+  path = str(directory / "removed.jsonl")
+  if not pipe.sources:
+    with pytest.raises(schema.ConfigError, match="unset for samples"):
+      document_lists.write_tombstones(pipe, listed, path, middle)
+    return
+  files = document_lists.write_tombstones(pipe, listed, path, middle)
+  without = pipeline.build({**data, "tombstones": files})
+  file = str(directory / "list.jsonl")
+  after = document_lists.answer(without, file, steps, middle)
+  for before, record in zip(listed.records, after.records, strict=True):
+    for field in ("exposures", "trained_tokens"):
+      assert record[field] == before[f"{field}_before"], record
+    assert record["last_step"] is None or record["last_step"] < middle
+  parts = parts_of(lines_of(pipe), pipe)
+  exposures, _, _ = counted(without, parts, steps)
+  assert not exposures[middle:].any()
+
+
+@pytest.mark.parametrize(
+  ("kinds", "count"),
+  [(visits_test.row_runs, 30), (visits_test.bucket_runs, 8)],
+)
+def test_an_answer_is_that_of_every_step_counted(
+  root, tmp_path_factory, kinds, count
+):
+  directory = tmp_path_factory.mktemp("lists")
+
+  @laws.examples(count)
+  @hypothesis.given(
+    kinds(root),
+    st.integers(0, STEPS),
+    st.sampled_from((1, 3, 20)),
+    st.sampled_from((None, 40)),
+  )
+  def law(data, middle, bins, batch_size):
+    if batch_size is not None and "buckets" not in data:
+      # Several epochs a step.
+      data = {**data, "global_batch_size": batch_size}
+    data = {**data, **({"lookahead": False} if "seq_len" in data else {})}
+    try:
+      pipeline.build(data)
+    except ValueError:
+      hypothesis.reject()
+    check(data, directory, STEPS, middle, bins)
+
+  law()
+
+
+@pytest.fixture
+def small(tmp_path):
+  """Returns a config of two sources, and writes their stores."""
+  texts = [np.arange(2, 2 + n) for n in (20, 7, 33, 5, 0, 12, 40)]
+  testing_stores.make_store(
+    tmp_path / "web", texts, ids=[f"w/{i}" for i in range(7)]
+  )
+  testing_stores.make_store(tmp_path / "books", texts[:3], ids=["x", "y", "y"])
+  rows = {"kind": "sequential"}
+  return {
+    "seq_len": 16,
+    "global_batch_size": 3,
+    "epochs": 4,
+    "sources": {
+      name: {"store": str(tmp_path / name), "rows": rows}
+      for name in ("web", "books")
+    },
+  }
+
+
+def test_a_report_is_joined_with_exposures(small, tmp_path):
+  """Lines of any fields, by number and id, by id, several of one document."""
+  lines = [
+    {"by": "content", "source": "web", "document": 2, "id": "w/2",
+     "other_source": "held", "other_document": 3, "other_id": "q"},
+    {"source": "web", "id": "w/4", "score": 0.5},
+    {"source": "books", "document": "x"},
+    {"source": "web", "document": "w/2", "id": None, "score": 1},
+  ]  # fmt: skip
+  pipe = pipeline.build(small)
+  file = write(tmp_path / "report.jsonl", lines)
+  listed = document_lists.answer(pipe, file, pipe.num_steps, 0)
+  assert [
+    (record["source"], record["document"], record["id"])
+    for record in listed.records
+  ] == [("web", 2, "w/2"), ("web", 4, "w/4"), ("books", 0, "x"),
+        ("web", 2, "w/2")]  # fmt: skip
+  assert [record["report"] for record in listed.records] == [
+    {"by": "content", "other_source": "held", "other_document": 3,
+     "other_id": "q"},
+    {"score": 0.5}, {}, {"score": 1},
+  ]  # fmt: skip
+  first, empty, other, again = listed.records
+  assert first["exposures"] == again["exposures"] > 0
+  assert empty["exposures"] == 0
+  assert empty["first_step"] is None
+  # What two lines name counts once.
+  total = first["exposures"] + other["exposures"]
+  assert listed.summary["exposures"] == total
+  assert listed.summary["documents"] == 3
+  assert listed.summary["never_seen"] == 1
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("nonsense", r"list.jsonl:2: .* got 'nonsense'"),
+    ('{"source": "wet", "document": 1}', r"list.jsonl:2: .* got 'wet'.*web"),
+    ('{"source": "web"}', r"list.jsonl:2: `document` .* got None"),
+    ('{"source": "web", "document": 7}', r"list.jsonl:2: .* 7 documents"),
+    ('{"source": "web", "document": -1}', r"list.jsonl:2: .* got -1"),
+    ('{"source": "web", "id": "w/9"}', r"list.jsonl:2: .* got 'w/9'"),
+    ('{"source": "books", "id": "y"}', r"list.jsonl:2: .*'y', the id of 2"),
+    (
+      '{"source": "web", "document": 2, "id": "w/3"}',
+      r"list.jsonl:2: `id` .* which is 'w/2', got 'w/3'",
+    ),
+    (
+      '{"source": "web", "document": 1, "start": 3, "length": 9}',
+      r"list.jsonl:2: `start` and `length` .* 7 tokens .* got 3 and 9",
+    ),
+  ],
+)
+def test_a_wrong_line_is_told_by_file_line_and_value(
+  small, tmp_path, line, message
+):
+  (tmp_path / "list.jsonl").write_text(
+    f'{{"source": "web", "document": 1}}\n{line}\n'
+  )
+  pipe = pipeline.build(small)
+  with pytest.raises(schema.ConfigError, match=message):
+    document_lists.answer(pipe, str(tmp_path / "list.jsonl"), 3, 0)
+
+
+def test_a_list_without_lines_is_an_error(small, tmp_path):
+  file = write(tmp_path / "list.jsonl", [])
+  with pytest.raises(schema.ConfigError, match=r"got none in .*list.jsonl"):
+    document_lists.answer(pipeline.build(small), file, 3, 0)
+
+
+def test_tombstones_of_the_same_step_are_joined(small, tmp_path):
+  """The run has one file for each step, and none is replaced by accident."""
+  first = write(
+    tmp_path / "first.jsonl",
+    [
+      {"source": "web", "document": 1},
+      {"source": "web", "document": 2, "start": 5, "length": 9},
+    ],
+  )
+  data = {**small, "tombstones": ((2, first), (9, first))}
+  pipe = pipeline.build(data)
+  lines = [
+    {"source": "web", "document": 2, "start": 0, "length": 6},
+    {"source": "books", "document": 0},
+  ]
+  file = write(tmp_path / "list.jsonl", lines)
+  listed = document_lists.answer(pipe, file, pipe.num_steps, 2)
+  out = str(tmp_path / "out.jsonl")
+  files = document_lists.write_tombstones(pipe, listed, out, 2)
+  assert files == ((2, out), (9, first))
+  written = (tmp_path / "out.jsonl").read_text().splitlines()
+  assert list(map(json.loads, written)) == [
+    {"source": "books", "document": 0},
+    {"source": "web", "document": 1},
+    {"source": "web", "document": 2, "start": 0, "length": 14},
+  ]
+  pipeline.build({**data, "tombstones": files})
+  with pytest.raises(schema.ConfigError, match="for data step 9"):
+    document_lists.write_tombstones(
+      pipeline.build({**data, "tombstones": ((9, out),)}), listed, out, 2
+    )
+
+
+def test_a_list_of_a_run_without_an_end_is_counted_at_once(small, tmp_path):
+  """Epochs that hold the same spans are counted together."""
+  data = {**small, "epochs": None, "global_batch_size": 64}
+  data["mix"] = {"kind": "weighted", "weights": {"web": 2, "books": 1}}
+  pipe = pipeline.build(data)
+  file = write(tmp_path / "list.jsonl", [{"source": "web", "document": 2}])
+  short = document_lists.answer(pipe, file, 300, 0).records[0]
+  far = document_lists.answer(pipe, file, 3 * 10**9, 0).records[0]
+  assert short["exposures"] > 1_000
+  ratio = far["exposures"] / short["exposures"]
+  assert ratio == pytest.approx(10**7, rel=1e-2)
+  assert far["first_step"] == short["first_step"] == 0
+  assert far["last_step"] == 3 * 10**9 - 1
