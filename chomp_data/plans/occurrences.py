@@ -352,9 +352,17 @@ def _held(
   cut = np.flatnonzero(parts.end[part] != WHOLE)
   if len(cut):
     begin, end = parts.begin[part[cut]], parts.end[part[cut]]
-    held = _within(spans, span[cut], begin, end)
+    assert store is not None
+    # An added EOS is of the part that has the last token of the document.
+    has_eos = end >= store.bounds(spans.document[span[cut]])[1]
+    held = _within(spans, span[cut], begin, end, has_eos)
     trained[cut] = 0
     trained[cut[held.row]] = _trained(held, store)
+    joined = spans.joined()
+    if joined is not None:
+      # Its first token follows one of another span of its rearranged piece.
+      is_first = begin <= spans.start[span[cut]]
+      trained[cut] += joined[span[cut]] & is_first
     is_held = np.ones(len(part), np.bool_)
     last = (spans.start + spans.stored()[0])[span[cut]]
     is_held[cut] = np.maximum(spans.start[span[cut]], begin) < np.minimum(
@@ -365,7 +373,11 @@ def _held(
 
 
 def _within(
-  spans: spans_lib.Spans, pick: np.ndarray, begin: np.ndarray, end: np.ndarray
+  spans: spans_lib.Spans,
+  pick: np.ndarray,
+  begin: np.ndarray,
+  end: np.ndarray,
+  has_eos: np.ndarray,
 ) -> spans_lib.Spans:
   """Returns the tokens begin to end - 1 of spans, with the token before them.
 
@@ -376,6 +388,7 @@ def _within(
     pick: int64[M], the spans.
     begin: int64[M], the first token in the document.
     end: int64[M], the token after the last.
+    has_eos: bool[M], whether an added EOS is one of the tokens.
 
   Returns:
     Spans whose row is their place in `pick`; those without tokens are left out.
@@ -389,7 +402,7 @@ def _within(
     before = before * (begin <= first)
     length = length + (before > 0)
   if after is not None:
-    after = after * (end >= last)
+    after = after * has_eos
     length = length + (after > 0)
   spans = dataclasses.replace(
     spans,

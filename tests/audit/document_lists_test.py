@@ -14,11 +14,13 @@ from chomp_data import schema
 from chomp_data.audit import document_lists
 from chomp_data.audit import steps as steps_lib
 from chomp_data.plans import answers
+from chomp_data.rows import spans as spans_lib
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.audit import visits_test
 
 STEPS = visits_test.STEPS
+SENTINEL = spans_lib.SENTINEL
 root = visits_test.root
 
 # Accounts are of the plan: of targets within a row, before `train_on_eos`.
@@ -77,6 +79,9 @@ def counted(pipe, parts, steps):
     if pipe.sources:
       mask = pipe.canonical(step)["loss_mask"] > 0
       every[step] = mask.sum()
+    joined, sentinels = spans.joined(), spans.sentinels()
+    if joined is not None:
+      every[step] = 0
     for at in range(len(spans)):
       source = pipe.source_names[spans.source[at]]
       document = int(spans.document[at])
@@ -86,13 +91,26 @@ def counted(pipe, parts, steps):
       )
       column, first = int(spans.column[at]), int(spans.start[at])
       tokens = first + np.arange(-bos, int(spans.length[at]) - bos)
-      stored = (tokens >= first) & (tokens < tokens[-1] + 1 - eos)
-      # An added EOS is removed with the last token.
-      tokens = np.minimum(tokens, max(lengths[source][document] - 1, 0))
+      stored = np.arange(len(tokens))
+      stored = (stored >= bos) & (stored < len(tokens) - eos)
+      if eos:  # It is removed with the last token of the document.
+        tokens[-1] = max(lengths[source][document] - 1, 0)
       is_target = np.zeros(len(tokens), bool)
       if mask is not None:
         # A position is trained on the token after it.
         is_target[1:] = mask[spans.row[at], column : column + len(tokens) - 1]
+      unmatched = 0
+      if joined is not None and (joined[at] or sentinels[at]):
+        # Of a rearranged piece all tokens are targets but one: the first of the
+        # span that opens it, if it has any. Sentinels are not counted.
+        is_target[:] = True
+        is_target[:1] &= not (bos and spans.added_before[at] >= SENTINEL)
+        is_target[-1:] &= not (eos and spans.added_after[at] >= SENTINEL)
+        if not joined[at]:
+          unmatched = int(not is_target.any())
+          is_target[np.flatnonzero(is_target)[:1]] = False
+      if joined is not None:
+        every[step] += is_target.sum() - unmatched
       for number, begin, end in named.get((source, document), ()):
         inside = np.ones(len(tokens), bool)
         if end is not None:
@@ -101,6 +119,7 @@ def counted(pipe, parts, steps):
             continue
         exposures[step, number] += 1
         trained[step, number] += (is_target & inside).sum()
+        trained[step, number] -= unmatched if end is None else 0
   return exposures, trained, every
 
 
