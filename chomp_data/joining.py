@@ -175,6 +175,8 @@ def _saved_phases(
   saved = fingerprint.get("sources", {}).get(name)
   if run.kind != "rows" or source.joined is not None or not saved:
     return None
+  if run.simulated_epochs is not None:
+    return None  # No store may join: another one refuses the state.
   if len(source.members) == 1:
     return None
   opened = stores.open_stores(source.store, **source.store_options)

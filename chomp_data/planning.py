@@ -36,6 +36,7 @@ from chomp_data.mix import mixture
 from chomp_data.order import shuffled as shuffled_lib
 from chomp_data.phased import phased_source
 from chomp_data.phased import previous_run
+from chomp_data.phased import simulated_epochs
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
@@ -47,6 +48,7 @@ from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
 from chomp_data.sources import source_opening
 from chomp_data.storage import opening
+from chomp_data.stores import remainder
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores.zarr import zarr_opening
 
@@ -122,10 +124,7 @@ def row_sources(
   room = options.shuffle_cache_bytes
   unit = None if run.mix is None else run.mix.balanced_unit
   with _together(run, joining) as call:
-    rows = {
-      name: call(_rows_of, name, run.sources[name], options, previous, unit)
-      for name in joining
-    }
+    rows = {name: call(_rows_of, name, run, previous, unit) for name in joining}
   for name in joining:
     with opened.source(f"{PATH}.sources.{name}"):
       ordered = ordered_sources[name] = _ordered(
@@ -241,8 +240,7 @@ class _Rows:
 
 def _rows_of(
   name: str,
-  source: options_lib.SourceOptions,
-  options: Any,
+  run: options_lib.RunOptions,
   previous: previous_run.PreviousRun | None,
   unit: str | None,
 ) -> _Rows:
@@ -250,11 +248,11 @@ def _rows_of(
 
   Args:
     name: The source's name.
-    source: Its options.
-    options: The options of `config.data`.
+    run: The options of the run.
     previous: The run that `start_after` names, if any.
     unit: What a mix balances, or None without one.
   """
+  source, options = run.sources[name], run.data
   opened = _open(source)
   joined = source.joined or (0,) * len(opened)
   present = {
@@ -265,7 +263,9 @@ def _rows_of(
     name, source.rows, present[min(present)], f"{PATH}.sources.{name}.rows"
   )
   by_epoch = {
-    epoch: _row_source(name, source, stores.as_one(members), options)
+    epoch: _row_source(
+      name, source, _selected(name, run, stores.as_one(members)), options
+    )
     for epoch, members in present.items()
   }
   if unit is not None and any(_is_remote(path) for path in source.paths):
@@ -341,13 +341,33 @@ def _row_source(
         f" {source.store}. Prepare it from text."
       ]
     )
-  return row_kinds.make(
+  rows = row_kinds.make(
     source.rows,
     store,
     seq_len=options.seq_len,
     seed=options.seed,
     name=name,
     path=f"{path}.rows",
+  )
+  if isinstance(store, remainder.SelectedStore):
+    return simulated_epochs.SelectedSource(rows)
+  return rows
+
+
+def _selected(
+  name: str, run: options_lib.RunOptions, store: stores.Store
+) -> stores.Store:
+  """Returns the documents of a store that a run reads of a source."""
+  if run.simulated_epochs is None:
+    return store
+  seq_len = run.data.seq_len if run.kind == "rows" else 1
+  return simulated_epochs.select(
+    store,
+    run.simulated_epochs,
+    run.sources[name].rows,
+    seq_len=seq_len,
+    name=name,
+    path=f"{PATH}.simulated_epochs",
   )
 
 
@@ -550,7 +570,7 @@ def _document_datasets(
     source, path = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(path):
       datasets[name] = document_dataset.DocumentDataset(
-        stores.as_one(_open(source)),
+        _selected(name, run, stores.as_one(_open(source))),
         source.rows,
         buckets,
         run.buckets.assign,

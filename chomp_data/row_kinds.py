@@ -50,6 +50,8 @@ ROW_KINDS: dict[str, RowKind] = {
 }
 
 
+# Kinds whose rows have every token once per epoch.
+PACKED = ("sequential", "bin")
 # The kind of a section `rows` without `kind`.
 DEFAULT_KIND = "sequential"
 

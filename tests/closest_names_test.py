@@ -178,7 +178,13 @@ def test_what_may_be_left_out_may_be(path, kind, shuffle):
   options.read(good)
   for where, _ in leaves(options.known(good)):
     # Sections that a run has, or has not, with fields that they require.
-    absent = {"buckets", "sequence_layout", "fim", *kinds.sections()}
+    absent = {
+      "buckets",
+      "sequence_layout",
+      "fim",
+      "simulated_epochs",
+      *kinds.sections(),
+    }
     if where[-1] == "kind" or absent & set(where):
       continue
     bad = data(path, rows=dict(rows))

@@ -97,6 +97,9 @@ def documents_read(rows: row_source.RowSource) -> np.ndarray | None:
   Returns:
     int64[N]; None where they are made of all documents of the store.
   """
+  if rows.restricted is not None:
+    pieces = np.arange(rows.restricted.num_documents)
+    return np.unique(rows.restricted.pieces.documents_of(pieces)[0])
   if not isinstance(rows, splice_source.SpliceSource):
     return None
   return np.sort(rows.documents[rows.quotas() > 0])

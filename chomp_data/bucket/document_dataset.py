@@ -23,6 +23,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import source_opening
 from chomp_data.sources import special_tokens
+from chomp_data.stores import remainder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class PieceRows(row_source.RowSource):
     """Binds the bucket of a number."""
     self.name = name
     self.store = store
+    if isinstance(store, remainder.SelectedStore):
+      self.store, self.restricted = store.whole, store
     self.options = options
     self._index = index
     self._bucket = bucket
@@ -106,6 +109,7 @@ class PieceRows(row_source.RowSource):
       "filler_id": self.layout.filler_id,
       "bos_id": self.layout.bos_id,
       "eos_id": self.layout.eos_id,
+      **(self.restricted.fingerprint if self.restricted else {}),
     }
 
 
@@ -172,7 +176,7 @@ class DocumentDataset(dataset.Dataset):
   @property
   def num_documents(self) -> int:
     """Documents of the store."""
-    return self._store.num_documents
+    return self.rows[-1].store.num_documents
 
   def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns the documents of pieces int64[N] of a bucket."""
@@ -210,10 +214,11 @@ class DocumentDataset(dataset.Dataset):
 
   def describe(self) -> str:
     """Returns a summary for the log."""
-    empty = self._index.num_empty
+    empty, restricted = self._index.num_empty, self.rows[-1].restricted
     return (
       f"[{self.name}] {self._store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
       + f", {sum(self.counts.values())} pieces, tokenizer"
       + f" {source_opening.tokenizer_text(self._store)}"
+      + (f"\n  {restricted.describe()}" if restricted else "")
     )

@@ -15,6 +15,7 @@ import numpy as np
 from chomp_data import stores
 from chomp_data.bucket import pieces
 from chomp_data.sources import document_columns
+from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
 # Documents whose lengths are read at once.
@@ -44,7 +45,8 @@ class PieceIndex:
     """Builds the index, or opens it from disk.
 
     Args:
-      store: The store of the documents.
+      store: The store of the documents. Numbers of documents are those of the
+        whole store for a `SelectedStore`.
       lengths: Lengths of the buckets in tokens, ascending.
       assign: One of `pieces.ASSIGNS`.
       added: Number of tokens (BOS, EOS) added to each document, 0 to 2.
@@ -116,8 +118,11 @@ class PieceIndex:
 
   def _pass(self) -> Iterator[dict[str, np.ndarray]]:
     """Yields the pieces of parts of the store in order, then totals."""
-    total = self._store.num_documents
-    document_type = np.min_scalar_type(max(total - 1, 0))
+    store, total = self._store, self._store.num_documents
+    selected = None
+    if isinstance(store, remainder.SelectedStore):
+      store, selected = store.whole, store.pieces
+    document_type = np.min_scalar_type(max(store.num_documents - 1, 0))
     # Empty arrays first, so that buckets without pieces have arrays too.
     yield {
       name(length): np.empty(0, dtype)
@@ -138,8 +143,11 @@ class PieceIndex:
           document, start = by_bucket[i]
           ends = np.minimum(start + length, lengths[document])
           totals[i + 1] += int((ends - start).sum())
+          document = document + first
+          if selected is not None:
+            document, _ = selected.documents_of(document)
           yield {
-            _document(length): (document + first).astype(document_type),
+            _document(length): document.astype(document_type),
             _begin(length): start,
           }
         totals[0] += int(np.sum(stored == 0))

@@ -31,6 +31,7 @@ from chomp_data.config import edits
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
 from chomp_data.order import shuffle_options
+from chomp_data.phased import simulated_epochs as selecting
 from chomp_data.rows import targets
 from chomp_data.sources import column_fields
 from chomp_data.sources import mix_units
@@ -591,6 +592,8 @@ class RunOptions:
     sources: By name.
     mix: How they share the run; None for one source of rows alone.
     sequence_layout: The order of columns on devices; None is their own.
+    simulated_epochs: Which part of each source's documents the run reads; None
+      is all of them.
   """
 
   kind: str
@@ -599,6 +602,7 @@ class RunOptions:
   sources: dict[str, SourceOptions]
   mix: Any
   sequence_layout: layouts.SequenceLayout | None = None
+  simulated_epochs: selecting.SimulatedEpochs | None = None
 
   @property
   def weights(self) -> dict[str, float | None]:
@@ -694,6 +698,10 @@ _REFUSED = {
   "tombstones": (
     "None for samples that are arrays",
     "Leave it out: skip steps, or begin anew.",
+  ),
+  "simulated_epochs": (
+    "None for samples that are arrays",
+    "Leave it out: it selects documents of text.",
   ),
   "start_after": (
     f"None with `{PATH}.buckets`",
@@ -803,6 +811,16 @@ def known(data: Any) -> schema.Section:
       check=lambda layout, path: _layout_problems(layout, path, data),
       is_optional=True,
     )
+    sections["simulated_epochs"] = schema.Section(
+      selecting.SimulatedEpochs,
+      check=lambda simulated, path: [
+        *simulated.problems(path),
+        *_selection_problems(path, data, name == "rows"),
+      ],
+      is_optional=True,
+    )
+  else:
+    others["simulated_epochs"] = None
   return schema.Section(
     run.fields,
     sections,
@@ -842,6 +860,39 @@ def _layout_problems(
       " devices are not before their targets. Set it, or use batch_format"
       f" {' or '.join(able)}."
     )
+  return problems
+
+
+def _selection_problems(
+  path: str, data: Mapping[str, Any], of_rows: bool
+) -> list[str]:
+  """Returns what a run cannot have beside selected documents."""
+  problems = []
+  if data.get("start_after") is not None:
+    problems.append(
+      f"`{path}` must be None with start_after, got a section and"
+      f" {data['start_after']!r}. Leave one out: what an earlier run left was"
+      " not selected."
+    )
+  entries = data.get("sources")
+  entries = entries if isinstance(entries, Mapping) else {}
+  for name, entry in entries.items():
+    entry = entry if isinstance(entry, Mapping) else {}
+    rows, joined = entry.get("rows"), entry.get("joined")
+    kind = rows.get("kind") if isinstance(rows, Mapping) else None
+    source = f"{PATH}.sources.{name}"
+    if of_rows and kind in row_kinds.ROW_KINDS.keys() - {*row_kinds.PACKED}:
+      problems.append(
+        f"`{source}.rows.kind` must be"
+        f" {' or '.join(map(repr, row_kinds.PACKED))} with `{path}`, got"
+        f" {kind!r}, whose epochs are not passes over tokens. Pack the source,"
+        " or leave the section out."
+      )
+    if isinstance(joined, list | tuple) and any(joined):
+      problems.append(
+        f"`{source}.joined` must be 0 for every store with `{path}`, got"
+        f" {joined}. Begin a new run with all stores."
+      )
   return problems
 
 

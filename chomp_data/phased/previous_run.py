@@ -29,8 +29,6 @@ from chomp_data.stores import concatenated
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
 
-# Kinds of rows that give every token once an epoch.
-PACKED = ("sequential", "bin")
 # From this number of rows on, progress is shown while they are planned.
 _MANY_ROWS = 1 << 18
 # The fingerprint has the width of windows of that run: do not narrow it here.
@@ -100,10 +98,19 @@ class PreviousRun:
         name,
       )
       return None
-    if type(rows) not in [row_kinds.ROW_KINDS[kind].options for kind in PACKED]:
+    if "simulated_epochs" in saved:
       raise schema.ConfigError(
         [
-          f"`{path}.kind` must be {' or '.join(map(repr, PACKED))} with"
+          f"`{self._path}` must be of a run without simulated_epochs, got one"
+          f" that reads selected documents of {name!r}. Leave it out, or give"
+          " the source another name: it then starts from its beginning."
+        ]
+      )
+    packed = row_kinds.PACKED
+    if type(rows) not in [row_kinds.ROW_KINDS[kind].options for kind in packed]:
+      raise schema.ConfigError(
+        [
+          f"`{path}.kind` must be {' or '.join(map(repr, packed))} with"
           " start_after, which counts every token once, got one that gives"
           " tokens several times. Give the source another name: it starts from"
           " its beginning."
@@ -258,9 +265,10 @@ class PreviousRunSource:
   ) -> row_source.RowSource:
     """Returns the unordered rows that a fingerprint names, over a store."""
     kind = saved.get("kind")
-    if kind not in PACKED:
+    packed = row_kinds.PACKED
+    if kind not in packed:
       raise self._error(
-        f"be of a run with rows of kind {' or '.join(map(repr, PACKED))}, which"
+        f"be of a run with rows of kind {' or '.join(map(repr, packed))}, which"
         " give every token of an epoch once",
         f"rows of kind {kind!r}",
         "Give the source another name: it then starts from its beginning.",

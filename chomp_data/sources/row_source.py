@@ -33,6 +33,7 @@ from chomp_data.rows import targets
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_units
+from chomp_data.stores import remainder
 from chomp_data.threads import background
 
 # Raise it when the same fingerprint begins to mean other rows or units.
@@ -100,6 +101,8 @@ class RowSource(abc.ABC):
     documents_follow: Whether rows are the store's tokens one after the other,
       so that one copy takes several documents, and whole chunks of rows touch
       no other chunk.
+    restricted: The documents of `store` that a run selects, of which rows are
+      made; None is all.
   """
 
   name: str
@@ -108,6 +111,7 @@ class RowSource(abc.ABC):
   document_slots: int
   options: Any = None
   documents_follow: bool = False
+  restricted: remainder.SelectedStore | None = None
 
   @abc.abstractmethod
   def __len__(self) -> int:

@@ -12,6 +12,7 @@ tokens have the positions that they have in the whole store.
 from collections.abc import Mapping
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,37 @@ class RemainderStore(base.Store):
       weights=None if weights is None else _Weights(weights, pieces),
       # Rows of pieces are read as rows of the whole store.
       columns={},
+    )
+
+
+class SelectedStore(RemainderStore):
+  """The documents of a store whose hash is at most a threshold.
+
+  Attributes:
+    fingerprint: What determines them, as fields of a source's fingerprint.
+  """
+
+  def __init__(self, whole: base.Store, table: Mapping[str, columns.Column]):
+    """Opens nothing.
+
+    Args:
+      whole: The store.
+      table: What `pieces` returned of intervals of whole documents, with the
+        `threshold` of their hashes, uint8[8].
+    """
+    super().__init__(whole, table)
+    threshold = bytes(table["threshold"].read().tolist()).hex()
+    self.fingerprint: dict[str, Any] = {
+      "store": whole.hash,
+      "simulated_epochs": {"threshold": threshold},
+    }
+
+  def describe(self) -> str:
+    """Returns a line for the log."""
+    return (
+      f"simulated epochs: {self.num_documents} of"
+      f" {self.whole.num_documents} documents,"
+      f" {self.num_tokens} of {self.whole.num_tokens} tokens"
     )
 
 

@@ -87,6 +87,10 @@ NAMES = (
   # Preference pairs.
   "pairs",
   "pairs_of_mix",
+  # Simulated epochs.
+  "simulated",
+  "simulated_of_mix",
+  "simulated_of_lengths",
   # Files under configs/.
   "config_packed_runlocal",
   "config_pretrain_mix_runlocal",
@@ -126,6 +130,7 @@ FEW = (
   "targets_of_mix",
   "columns",
   "pairs",
+  "simulated_of_mix",
   "records_bin",
   "source_bin",
 )

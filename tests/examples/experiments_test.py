@@ -34,6 +34,7 @@ pytestmark = pytest.mark.slow
       ("--steps=20", "--seeds=1"),
       ("position invariance",),
     ),
+    ("simulated_epochs", (), ("passes",)),
   ],
 )  # fmt: skip
 def test_an_experiment_makes_its_tables(name, flags, titles, tmp_path):

@@ -989,6 +989,7 @@ _SIZES = {
   "global_batch_size": None,
   "batch_size_schedule": ((0, 8), (7, 4), (15, 12)),
 }
+_SIMULATED = {"target_tokens": 100_000, "run_tokens": 45_000}
 # Options that came after the first files here: their states have certificates.
 _LATER = {
   "edits": Case(
@@ -1130,6 +1131,33 @@ _LATER = {
     ),
     _NEAR,
     states=(4,),
+  ),
+  "simulated": Case(
+    _rows(
+      "web",
+      "bin",
+      BLOCK,
+      {"epochs": 5, "simulated_epochs": _SIMULATED},
+      packing_buffer_docs=8,
+      add_eos=True,
+    ),
+    states=(3,),
+  ),
+  "simulated_of_mix": Case(
+    _mix(
+      {"web": _BIN, "code": _EXACT, "notes": _STREAM},
+      {"stages": [(0, {"web": 1, "notes": 1}), (6, {"web": 1, "code": 2})]},
+      simulated_epochs=_SIMULATED,
+      tombstones=((3, "gone_of_mix.jsonl"),),
+    ),
+    _NEAR,
+    states=(4,),
+  ),
+  "simulated_of_lengths": Case(
+    _lengths(
+      {"text": {"store": "web"}}, epochs=2, simulated_epochs=_SIMULATED
+    ),
+    states=(3,),
   ),
   "balanced": Case(
     _rows(
