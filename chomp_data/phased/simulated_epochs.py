@@ -71,7 +71,7 @@ class SelectedSource(phased_source.RemainderSource):
     """Wraps rows over a `remainder.SelectedStore`."""
     super().__init__(pieces)
     assert isinstance(pieces.store, remainder.SelectedStore)
-    self.restricted = pieces.store
+    self.restricted = self._selected = pieces.store
 
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
     """Announces a reader to the rows over the selected documents."""
@@ -80,11 +80,11 @@ class SelectedSource(phased_source.RemainderSource):
   @property
   def fingerprint(self) -> dict[str, Any]:
     """What determines this source's rows, as JSON values."""
-    return {**super().fingerprint, **self.restricted.fingerprint}
+    return {**super().fingerprint, **self._selected.fingerprint}
 
   def describe(self) -> str:
     """Returns the summary of the rows and of the selection."""
-    return f"{super().describe()}\n  {self.restricted.describe()}"
+    return f"{super().describe()}\n  {self._selected.describe()}"
 
 
 def select(
