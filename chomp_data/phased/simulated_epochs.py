@@ -112,8 +112,15 @@ def select(
     row, which its rows report.
 
   Raises:
-    ConfigError: If the selection holds fewer.
+    ConfigError: If the selection holds fewer, or documents are pairs.
   """
+  if store.opened.pairs:
+    raise schema.ConfigError(
+      [
+        f"`{path}` must be None for the preference pairs of source {name!r},"
+        " whose halves are never selected apart, got a section. Leave it out."
+      ]
+    )
   key = hashing.fold_key("simulated_epochs", name)
   added = rows.add_bos + rows.add_eos
   long_documents = getattr(rows, "long_documents", "cut")
