@@ -470,3 +470,16 @@ def test_no_run_starts_after_one_of_selected_documents(paths, tmp_path):
   (checkpoint / "input.json").write_bytes(state)
   message = refused(config(one, start_after=str(tmp_path / "run")))
   assert "must be of a run without simulated_epochs" in message
+
+
+def test_pairs_are_refused(tmp_path):
+  documents = [[5] * 20 for _ in range(8)]
+  path = testing_stores.make_store(
+    tmp_path / "pairs",
+    documents,
+    levels=(0.0, 1.0),
+    label_levels=[[1] * 20 for _ in documents],
+    pairs=True,
+  ).path
+  message = refused(config({"a": source(path, "ffd")}, (10, 5)))
+  assert "must be None for the preference pairs of source 'a'" in message
