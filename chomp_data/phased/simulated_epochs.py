@@ -124,12 +124,13 @@ def select(
   key = hashing.fold_key("simulated_epochs", name)
   added = rows.add_bos + rows.add_eos
   long_documents = getattr(rows, "long_documents", "cut")
+  longest = seq_len - getattr(rows, "reserved", 0)  # that a row holds whole
 
   def documents() -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for first, stored in store.iter_lengths(PASS_DOCUMENTS):
       hashes = hashing.fold(key, np.arange(first, first + len(stored)))
       lengths = np.where(stored > 0, stored + added, 0)
-      yield hashes, packing.packed_lengths(lengths, seq_len, long_documents)
+      yield hashes, packing.packed_lengths(lengths, longest, long_documents)
 
   def build() -> Iterator[dict[str, np.ndarray]]:
     sums = np.zeros(1 << _GROUP_BITS, np.int64)
@@ -162,7 +163,7 @@ def select(
       "run_tokens": simulated.run_tokens,
       "target_tokens": simulated.target_tokens,
       "added": added,
-      "long_documents": long_documents,
+      "long_documents": [longest, long_documents],
       "seq_len": seq_len,
     },
     build,

@@ -36,6 +36,12 @@ ROWS = {
     "shuffle_documents": "block",
   },
   "truncate": {"kind": "bin", "long_documents": "truncate"},
+  "fim": {
+    "kind": "bin",
+    "add_eos": True,
+    "long_documents": "drop",
+    "fim": {"rate": 0.5, "prefix_id": 251, "suffix_id": 252, "middle_id": 253},
+  },
   "drop": {"kind": "bin", "long_documents": "drop", "add_eos": True},
 }
 COUNTS = {"a": 90, "b": 47, "c": 25}
@@ -54,7 +60,7 @@ def paths(tmp_path_factory):
   root = tmp_path_factory.mktemp("stores")
   for name in COUNTS:
     documents = [
-      [3 + (number + i) % 250 for i in range(length)]
+      [3 + (number + i) % 240 for i in range(length)]
       for number, length in enumerate(lengths_of(name).tolist())
     ]
     testing_stores.make_store(
@@ -76,8 +82,9 @@ def consumed(lengths, rows):
   for length in lengths.tolist():
     tokens = length + added if length else 0
     policy = rows.get("long_documents", "cut")
-    if tokens > SEQ_LEN and policy != "cut":
-      tokens = SEQ_LEN if policy == "truncate" else 0
+    longest = SEQ_LEN - 3 * ("fim" in rows)
+    if tokens > longest and policy != "cut":
+      tokens = longest if policy == "truncate" else 0
     out.append(tokens)
   return out
 
