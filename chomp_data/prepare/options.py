@@ -350,17 +350,19 @@ def _ids_problems(options: Options) -> list[str]:
       "`--format` must be zarr with columns, for which records of ArrayRecord"
       f" have no place, got {', '.join(columns)}. Leave one of them out."
     )
+  refused = {} if options.ids_key else {"column": options.column}
+  if options.tokenizer.vocab_size is None:
+    names = ("pad_id", "eos_id", "bos_id", "adds_eos", "adds_bos")
+    refused |= {name: getattr(options.tokenizer, name) for name in names}
+  problems += [
+    f"`--{name}` must not be given without --ids_key"
+    f"{' and --vocab_size' * (name != 'column')}, got {value!r}. Give them, or"
+    " leave it out."
+    for name, value in refused.items()
+    if value not in (None, False, ())
+  ]
   if options.ids_key is None:
-    needs_ids = {"column": options.column} | {
-      name: getattr(options.tokenizer, name)
-      for name in ("pad_id", "eos_id", "bos_id", "adds_eos", "adds_bos")
-    }
-    return problems + [
-      f"`--{name}` must not be given without --ids_key, got {value!r}. Name the"
-      " key of token ids, or leave it out."
-      for name, value in needs_ids.items()
-      if value not in (None, False, ())
-    ]
+    return problems
   return problems + [
     f"`--{name}` must not be given with --ids_key, whose documents have no"
     " text. Leave one of them out."

@@ -188,6 +188,10 @@ def test_wrong_records_are_skipped_and_counted(tmp_path, prepare):
   [
     ({"column": ("q:uint8",)}, "--column` must not be given without"),
     ({"ids_key": "i", "column": ("q",)}, "NAME:DTYPE"),
+    (
+      {"ids_key": "i", "tokenizer": tokenizers.TokenizerSpec(adds_eos=True)},
+      "--adds_eos` must not be given without --ids_key and --vocab_size",
+    ),
     ({"ids_key": "i", "column": ("q:int64",)}, "int64"),
     ({"ids_key": "i", "column": ("tokens:uint8",)}, "field of batches"),
     ({"ids_key": "i", "column": ("q:uint8", "q:int8")}, "once"),
@@ -217,3 +221,7 @@ def test_the_command_reads_flags(tmp_path):
   done = in_process.run_tool("prepare", *args, "--vocab_size=900", "--eos_id=1")
   assert not done.returncode, done.stderr
   check(stores.open_store(out))
+  shown = in_process.run_tool(
+    "prepare", *args, "--vocab_size=900", "--preview=1"
+  )
+  assert str(RECORDS[0]["input_ids"][0]) in shown.stdout, shown.stderr
