@@ -107,7 +107,7 @@ def test_a_batch_holds_the_tokens_that_the_plan_names(name, root, pipe):
       source = pipe.sources[pipe.source_names[spans.source[at]]]
       added = [None, BOS, EOS, *source.layout.sentinel_ids]
       bos, eos = (
-        [added[own[at]]] * bool(own is not None and own[at])
+        [added[own[at]]] if own is not None and own[at] else []
         for own in (spans.added_before, spans.added_after)
       )
       length = int(spans.length[at])
