@@ -12,7 +12,7 @@
 A function that ends in its row is cut in two places, and its middle comes last,
 after prefix and suffix: docs/fill_in_the_middle.md. The sentinels are three
 bytes that UTF-8 never uses; a tokenizer of a code model has tokens for them.
-About two minutes on two CPU cores: 300 steps of [8, 1024].
+300 steps of [8, 1024].
 """
 
 import ml_collections
