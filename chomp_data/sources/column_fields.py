@@ -24,7 +24,7 @@ from chomp_data import schema
 from chomp_data.rows import aligned
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
-from chomp_data.sources import row_reading
+from chomp_data.sources import row_source as row_source_lib
 from chomp_data.stores import columns as columns_lib
 
 # (name, fill value, or None where all sources must have the column).
@@ -65,7 +65,7 @@ class ColumnFields:
   def __init__(
     self,
     requests: Sequence[Request],
-    sources: Mapping[str, row_reading.Readable],
+    sources: Mapping[str, row_source_lib.RowSource],
     path: str,
   ):
     """Looks the columns up; reads no value.
@@ -79,14 +79,29 @@ class ColumnFields:
       ConfigError: If a source lacks a column, or has another of its name.
     """
     # Not their columns: stores open themselves in each process.
-    self._sources: list[row_reading.Readable] = list(sources.values())
+    self._sources: list[row_source_lib.RowSource] = list(sources.values())
     # What values are, and the fill value in their dtype.
     self._fields: dict[str, tuple[columns_lib.Column, np.ndarray]] = {}
     wrong: list[str] = []
+    few_slots = [
+      name
+      for name, source in sources.items()
+      if source.store.opened.pairs
+      and source.document_slots
+      < min(2 * source.layout.pair_slots, source.layout.seq_len)
+    ]
     for name, fill in requests:
       column, problem = _column(name, fill, sources, path)
       if column is None:
         wrong.append(problem)
+        continue
+      if few_slots and column.per == columns_lib.DOCUMENT:
+        wrong.append(
+          f"`{path}` must hold columns per document of pairs only where"
+          " rows.document_slots is at least 2 * rows.pair_slots, got"
+          f" {name!r} and fewer of {', '.join(map(repr, few_slots))}. Raise"
+          " rows.document_slots, or lower rows.pair_slots."
+        )
         continue
       value = columns_lib.cast(np.asarray(fill or 0), column)
       if value is None:
@@ -178,7 +193,7 @@ class ColumnFields:
 def _column(
   name: str,
   fill: float | None,
-  sources: Mapping[str, row_reading.Readable],
+  sources: Mapping[str, row_source_lib.RowSource],
   path: str,
 ) -> tuple[columns_lib.Column | None, str]:
   """Returns a column of a run, or None and what is wrong."""

@@ -357,3 +357,31 @@ def test_every_worker_gives_the_same_columns(root):
     wanted = pipe.batch(step)
     for name in COLUMNS:
       np.testing.assert_array_equal(batch[name], wanted[name], name)
+
+
+def test_columns_of_pairs_are_chosen_and_rejected(tmp_path):
+  testing_stores.make_store(
+    tmp_path / "pairs",
+    [np.arange(3, 3 + n) for n in (5, 4, 7, 6, 3, 8, 4, 4)],
+    levels=(0.0, 1.0),
+    label_levels=[np.arange(n) > 1 for n in (5, 4, 7, 6, 3, 8, 4, 4)],
+    pairs=True,
+    columns={"logp": stores.Column("float32", per="document")},
+    column_values={"logp": [1, -1, 2, -2, 3, -3, 4, -4]},
+  )
+  rows = {"kind": "bin", "pair_slots": 3}
+  data = config(tmp_path, [rows], ("pairs",), columns=("logp",), seq_len=32)
+  data |= {"global_batch_size": 1, "epochs": 1}
+  with pytest.raises(chomp_data.ConfigError, match="at least 2"):
+    chomp_data.build(
+      {**data, "sources": {"pairs": {
+        **data["sources"]["pairs"], "rows": {**rows, "document_slots": 5}
+      }}}
+    )  # fmt: skip
+  pipe, seen = chomp_data.build(data), []
+  for step in range(pipe.num_steps):
+    batch = pipe.batch(step)
+    pairs = batch["logp"][:, :6].reshape(-1, 3, 2)[batch["pair_mask"]]
+    np.testing.assert_array_equal(pairs[:, 0], -pairs[:, 1])
+    seen += pairs[:, 0].tolist()
+  assert sorted(seen) == [1, 2, 3, 4]
