@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the runs of the catalogue cost, as counts that any machine gives alike.
 
-    python -m tests.catalogue.costs
+    python -m tests.catalogue.costs [NAME ...]
 
-writes `costs.json` anew, with the versions of constraints.txt. A count that
-grew is a regression unless CHANGELOG.md says what it buys. Compiled loops are
-off: when they are loaded, time decides.
+writes `costs.json` anew, of these runs or of all, with the versions of
+constraints.txt. A count that grew is a regression unless CHANGELOG.md says what
+it buys. Compiled loops are off: when they are loaded, time decides.
 """
 
 import gc
@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import pickle
+import sys
 import tempfile
 import threading
 import tracemalloc
@@ -123,8 +124,11 @@ def main() -> None:
   with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
     corpora.write_all(root)
-    found = {name: counted(name, root) for name in runs.NAMES}
-  PATH.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    names = sys.argv[1:] or runs.NAMES
+    counts = {name: counted(name, root) for name in names}
+  if sys.argv[1:]:
+    counts = {**json.loads(PATH.read_text()), **counts}
+  PATH.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
