@@ -49,9 +49,11 @@ class PieceRows(row_source.RowSource):
   ):
     """Binds the bucket of a number."""
     self.name = name
-    self.store = store
-    if isinstance(store, remainder.SelectedStore):
-      self.store, self.restricted = store.whole, store
+    is_selected = isinstance(store, remainder.SelectedStore)
+    self.store: stores.Store = store.whole if is_selected else store
+    self.restricted: remainder.SelectedStore | None = (
+      store if is_selected else None
+    )
     self.options = options
     self._index = index
     self._bucket = bucket

@@ -28,6 +28,7 @@ from chomp_data.pack import packed_source
 from chomp_data.pack import pairs
 from chomp_data.pack import window_packing
 from chomp_data.pack.packing_options import BinOptions
+from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
@@ -140,7 +141,7 @@ class BinSource(packed_source.PackedSource):
     self._row_key = hashing.fold_key(self._seed, self.name, "rows")
     self._middles = None
     if options.fim is not None:
-      self.layout = dataclasses.replace(
+      self.layout: row_layout.RowLayout = dataclasses.replace(
         self.layout,
         sentinel_ids=options.fim.sentinel_ids,
         train_sentinels=options.fim.train_sentinels,

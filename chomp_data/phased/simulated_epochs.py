@@ -71,7 +71,8 @@ class SelectedSource(phased_source.RemainderSource):
     """Wraps rows over a `remainder.SelectedStore`."""
     super().__init__(pieces)
     assert isinstance(pieces.store, remainder.SelectedStore)
-    self.restricted = self._selected = pieces.store
+    self.restricted: remainder.SelectedStore | None = pieces.store
+    self._selected = pieces.store
 
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
     """Announces a reader to the rows over the selected documents."""
