@@ -544,7 +544,8 @@ def _column_fields(
     f" {source.document_slots} in rows of {source.seq_len}. Raise it, or lower"
     " rows.pair_slots."
     for name, source in sources.items()
-    if source.document_slots < 2 * source.layout.pair_slots
+    if source.document_slots
+    < min(2 * source.layout.pair_slots, source.layout.seq_len)
   ]
   if fields.per_document and short:
     raise schema.ConfigError(short)

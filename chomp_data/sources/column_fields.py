@@ -83,25 +83,10 @@ class ColumnFields:
     # What values are, and the fill value in their dtype.
     self._fields: dict[str, tuple[columns_lib.Column, np.ndarray]] = {}
     wrong: list[str] = []
-    few_slots = [
-      name
-      for name, source in sources.items()
-      if source.store.opened.pairs
-      and source.document_slots
-      < min(2 * source.layout.pair_slots, source.layout.seq_len)
-    ]
     for name, fill in requests:
       column, problem = _column(name, fill, sources, path)
       if column is None:
         wrong.append(problem)
-        continue
-      if few_slots and column.per == columns_lib.DOCUMENT:
-        wrong.append(
-          f"`{path}` must hold columns per document of pairs only where"
-          " rows.document_slots is at least 2 * rows.pair_slots, got"
-          f" {name!r} and fewer of {', '.join(map(repr, few_slots))}. Raise"
-          " rows.document_slots, or lower rows.pair_slots."
-        )
         continue
       value = columns_lib.cast(np.asarray(fill or 0), column)
       if value is None:

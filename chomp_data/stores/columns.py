@@ -15,13 +15,17 @@ import dataclasses
 import math
 import re
 from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.rows import field_names
-from chomp_data.stores import chunked_reads
+
+if TYPE_CHECKING:
+  # Its event loop is not for processes that read and write disks.
+  from chomp_data.stores import chunked_reads
 
 # What JAX supports without 64-bit types.
 DTYPES = (
@@ -183,7 +187,7 @@ class StoredColumn:
     lacking: Paths of stores, of several that are read as one, without it.
   """
 
-  def __init__(self, column: Column, elements: chunked_reads.ChunkedReads):
+  def __init__(self, column: Column, elements: "chunked_reads.ChunkedReads"):
     """Reads nothing.
 
     Args:

@@ -46,8 +46,11 @@ def make_sharding(layout: str, num_processes: int):
     # All processes hold all rows, and each other columns.
     mesh = jax.sharding.Mesh(devices.reshape(1, -1), ("data", "seq"))
     return {
-      2: jax.sharding.NamedSharding(
-        mesh, jax.sharding.PartitionSpec("data", "seq")
+      **dict.fromkeys(
+        (2, 3),
+        jax.sharding.NamedSharding(
+          mesh, jax.sharding.PartitionSpec("data", "seq")
+        ),
       ),
       1: jax.sharding.NamedSharding(mesh, spec),
     }
@@ -55,11 +58,18 @@ def make_sharding(layout: str, num_processes: int):
     # Rows over processes, columns over a process's devices; by rank.
     mesh = jax.sharding.Mesh(devices.reshape(num_processes, 2), ("data", "seq"))
     return {
-      2: jax.sharding.NamedSharding(
-        mesh, jax.sharding.PartitionSpec("data", "seq")
+      **dict.fromkeys(
+        (2, 3),
+        jax.sharding.NamedSharding(
+          mesh, jax.sharding.PartitionSpec("data", "seq")
+        ),
       ),
       1: jax.sharding.NamedSharding(mesh, spec),
-      "document_id": jax.sharding.NamedSharding(mesh, spec),
+      # One number a document or a pair, not a token.
+      **dict.fromkeys(
+        ("document_id", "margin", "pair_mask"),
+        jax.sharding.NamedSharding(mesh, spec),
+      ),
     }
   raise ValueError(layout)
 
