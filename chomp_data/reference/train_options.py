@@ -132,6 +132,13 @@ def read(config: Any) -> RunOptions:
         " whose decoder reads tokens, got 'resolution'. Train on arrays with"
         " examples/train_buckets.py."
       )
+    problems += [
+      f"`config.data.sources.{name}` must be documents for the reference"
+      " trainer, whose loss trains on all answers alike, got preference pairs."
+      " Train with examples/dpo.py."
+      for name, source in built.sources.items()
+      if source.store.opened.pairs
+    ]
     layout = built.run_options.sequence_layout
     if layout is not None and not layout.is_contiguous:
       problems.append(

@@ -12,6 +12,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.pack import bins
 from chomp_data.pack import packing_options
+from chomp_data.reference import train_options
 from chomp_data.testing import stores as testing_stores
 from examples import drawings
 
@@ -82,6 +83,14 @@ def test_the_halves_of_a_pair_are_segments_2p_plus_1_and_2p_plus_2(tmp_path):
   ]  # fmt: skip
   assert batch["pair_mask"].tolist() == [[True, True, False]]
   assert batch["document_id"][0, :5].tolist() == [0, 1, 2, 3, -1]
+
+
+def test_the_reference_trainer_has_no_loss_of_pairs(tmp_path):
+  store = write(tmp_path / "s", [(2, 3, 2), WHOLE])
+  source = {"store": store.path, "rows": {"kind": "bin", "pair_slots": 3}}
+  data = {"seq_len": SEQ_LEN, "global_batch_size": 1}
+  with pytest.raises(schema.ConfigError, match=r"sources\.text` must be doc"):
+    train_options.read({"data": {**data, "sources": {"text": source}}})
 
 
 def test_bos_and_eos_are_added_to_both_halves(tmp_path):
