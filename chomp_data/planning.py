@@ -489,8 +489,11 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       ),
     )
   except ValueError as error:
+    hint = ""
+    if run.simulated_epochs is not None:
+      hint = " Or raise simulated_epochs.run_tokens."
     raise schema.ConfigError(
-      [_located(line) for line in str(error).splitlines()]
+      [_located(line) + hint for line in str(error).splitlines()]
     ) from error
   return batches_plan.BatchesPlan(
     datasets,

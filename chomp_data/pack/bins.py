@@ -126,9 +126,7 @@ class BinSource(packed_source.PackedSource):
     if problems:
       raise schema.ConfigError(problems)
     super()._open(seq_len, path)
-    documents_of_unit = 1
     if self.store.opened.pairs:
-      documents_of_unit = 2
       options = dataclasses.replace(
         options, packing_max_docs_per_bin=pairs.most_pairs(options)
       )
@@ -136,8 +134,9 @@ class BinSource(packed_source.PackedSource):
       self._documents, options, seq_len=seq_len, order_key=self._order_key
     )
     limit = self.options.packing_max_docs_per_bin
-    if limit is not None:
-      self.document_slots: int = min(documents_of_unit * limit, seq_len)
+    # Of pairs each has two slots, whatever their limit.
+    if limit is not None and not self.store.opened.pairs:
+      self.document_slots: int = min(limit, seq_len)
     self._row_key = hashing.fold_key(self._seed, self.name, "rows")
     self._middles = None
     if options.fim is not None:

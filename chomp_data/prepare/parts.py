@@ -120,6 +120,8 @@ def make_part(task: PartTask) -> part_files.PartRow:
   ) as writer:
     for documents, encoded in _encoded(task, tokenizer, rejected):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
+      if options.read.ids_key and tokenizer.file is None:
+        _check_ends(encoded, tokenizer.info, documents)
       done += sum(len(document.text) for document in documents)
       lengths, weights = encoded.lengths, encoded.weights
       # A pair keeps a half of no token, so that halves stay together.
@@ -168,6 +170,32 @@ def _encoded(
       batch, characters = [], 0
   if batch:
     yield batch, labelled.encode(tokenizer, batch, task.options.read)
+
+
+def _check_ends(
+  encoded: labelled.Labelled,
+  info: vocabulary.TokenizerInfo,
+  documents: list[records.Document],
+) -> None:
+  """Raises PrepareError where ids lack the BOS or EOS that they should have."""
+  ends = np.cumsum(encoded.lengths)
+  full = np.flatnonzero(encoded.lengths)
+  for kind, places in (
+    ("bos", (ends - encoded.lengths)[full]),
+    ("eos", ends[full] - 1),
+  ):
+    if not getattr(info, f"adds_{kind}"):
+      continue
+    number = getattr(info, f"{kind}_id")
+    wrong = np.flatnonzero(encoded.tokens[places] != number)
+    if len(wrong):
+      name = documents[int(full[wrong[0]])].name
+      side = "begin" if kind == "bos" else "end"
+      raise errors.PrepareError(
+        f"token ids must {side} with --{kind}_id={number}, as --adds_{kind}"
+        f" says, got {encoded.tokens[places[wrong[0]]]} in document {name!r}."
+        f" Leave --adds_{kind} out, and set `rows.add_{kind}` in the run."
+      )
 
 
 def _check_ids(

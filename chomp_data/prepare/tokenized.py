@@ -77,7 +77,10 @@ def text_of_ids(value: Any, key: str, where: str) -> bytes:
   Raises:
     BadInput: If they are none.
   """
-  ids = np.asarray(value)
+  try:
+    ids = np.asarray(value)
+  except ValueError:  # Lists of unlike lengths.
+    ids = np.zeros((1, 1))
   if ids.size and (
     ids.ndim != 1
     or ids.dtype.kind not in "iu"

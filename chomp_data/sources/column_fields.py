@@ -146,7 +146,7 @@ class ColumnFields:
         starts = documents.reshape(-1)[positions]
         lengths = np.ones_like(starts)
         source = row_source[positions // max(document_slots, 1)]
-      for number, stored in self._stored(name):
+      for number, stored in self._stored(name, source):
         pick = source == number if len(self._sources) > 1 else slice(None)
         stored.copy(starts[pick], lengths[pick], flat, positions[pick])
       batch[name] = out
@@ -160,18 +160,22 @@ class ColumnFields:
       of_tokens = column.per == columns_lib.TOKEN
       starts = spans.offset if of_tokens else spans.document
       lengths = stored_tokens if of_tokens else np.ones_like(starts)
-      for number, stored in self._stored(name):
+      for number, stored in self._stored(name, spans.source):
         pick = spans.source == number
         if len(self._sources) == 1:
           pick = slice(None)
         stored.prefetch(starts[pick], lengths[pick])
 
-  def _stored(self, name: str) -> list[tuple[int, columns_lib.StoredColumn]]:
-    """Returns (number of a source, its values) of those that have a column."""
+  def _stored(
+    self, name: str, of: np.ndarray
+  ) -> list[tuple[int, columns_lib.StoredColumn]]:
+    """Returns (number, values) of the sources `of` that have a column."""
+    numbers = np.flatnonzero(np.bincount(of[of >= 0])).tolist()
+    stores = [self._sources[number].store.opened for number in numbers]
     return [
-      (number, source.store.opened.columns[name])
-      for number, source in enumerate(self._sources)
-      if name in source.store.opened.columns
+      (number, opened.columns[name])
+      for number, opened in zip(numbers, stores, strict=True)
+      if name in opened.columns
     ]
 
 

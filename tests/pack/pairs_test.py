@@ -108,10 +108,11 @@ def test_rows_have_no_more_pairs_than_slots(tmp_path):
   counts = [int(pipe.batch(i)["pair_mask"].sum()) for i in range(7)]
   assert pipe.num_steps == 7
   assert counts == [3, 3, 3, 3, 3, 3, 2]
-  pipe = build(store, pair_slots=3, packing_max_docs_per_bin=2)
+  slots = {"pair_slots": 3, "document_slots": 6}
+  pipe = build(store, packing_max_docs_per_bin=2, **slots)
   assert pipe.num_steps == 10
   assert pipe.batch(0)["pair_mask"].tolist() == [[True, True, False]]
-  assert pipe.batch(0)["document_id"].shape == (1, 4)
+  assert pipe.batch(0)["document_id"].shape == (1, 6)
 
 
 LONG = [(4, 6, 7), (0, 1, 1), (5, 6, 6), (3, 9, 5), (2, 5, 3), (0, 8, 9), WHOLE]

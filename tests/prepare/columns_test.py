@@ -164,6 +164,7 @@ def test_columns_of_pairs_are_chosen_and_rejected(tmp_path, prepare):
     ({"margin": "x"}, "numbers"),
     ({"input_ids": [1, -2]}, "list of token ids"),
     ({"input_ids": "12"}, "list of token ids"),
+    ({"input_ids": [[1], [2, 3]]}, "list of token ids"),
     ({"input_ids": [1, 900]}, "below the vocabulary size 900"),
   ],
 )
@@ -171,6 +172,39 @@ def test_wrong_records_are_refused(tmp_path, prepare, changes, match):
   path = written(tmp_path, "jsonl", [{**record(0, 2), **changes}])
   with pytest.raises(errors.PrepareError, match=match):
     prepare(path, ids_key="input_ids", tokenizer=SPEC, **COLUMNS)
+
+
+@pytest.mark.parametrize("offset", [1, 3])
+def test_lists_of_a_damaged_arrow_file_are_refused(tmp_path, prepare, offset):
+  path = written(tmp_path, "arrow", [record(i, 3 + i) for i in range(2)])
+  # The offsets of the lists of ids, which are of 8 bytes.
+  before = np.asarray([0, 3, 7], "<i8").tobytes()
+  data = path.read_bytes()
+  assert data.count(before) == 1
+  after = np.asarray([0, 3, 7], "<i8")
+  after[min(offset, 2)] = 10**8
+  path.write_bytes(data.replace(before, after.tobytes()))
+  with pytest.raises(errors.PrepareError, match=r"x\.arrow"):
+    prepare(path, ids_key="input_ids", tokenizer=SPEC)
+
+
+@pytest.mark.parametrize("kind", ["bos", "eos"])
+def test_ids_must_have_the_ends_that_flags_say(tmp_path, prepare, kind):
+  path = written(tmp_path, "jsonl", [record(0, 3)])
+  adds = {"vocab_size": 900, f"adds_{kind}": True}
+  with pytest.raises(errors.PrepareError, match=f"--{kind}_id` must be set"):
+    prepare(
+      path, ids_key="input_ids", tokenizer=tokenizers.TokenizerSpec(**adds)
+    )
+  ids = RECORDS[0]["input_ids"] if kind == "bos" else record(0, 3)["input_ids"]
+  last = ids[0] if kind == "bos" else ids[-1]
+  for number, ok in ((last, True), (1, False)):
+    spec = tokenizers.TokenizerSpec(**adds, **{f"{kind}_id": number})
+    if ok:
+      prepare(path, ids_key="input_ids", tokenizer=spec)
+    else:
+      with pytest.raises(errors.PrepareError, match=f"with --{kind}_id=1"):
+        prepare(path, ids_key="input_ids", tokenizer=spec, overwrite=True)
 
 
 def test_wrong_records_are_skipped_and_counted(tmp_path, prepare):

@@ -372,7 +372,7 @@ def test_columns_of_pairs_are_chosen_and_rejected(tmp_path):
   rows = {"kind": "bin", "pair_slots": 3}
   data = config(tmp_path, [rows], ("pairs",), columns=("logp",), seq_len=32)
   data |= {"global_batch_size": 1, "epochs": 1}
-  with pytest.raises(chomp_data.ConfigError, match="at least 2"):
+  with pytest.raises(chomp_data.ConfigError, match="at least 6"):
     chomp_data.build(
       {**data, "sources": {"pairs": {
         **data["sources"]["pairs"], "rows": {**rows, "document_slots": 5}

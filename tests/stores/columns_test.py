@@ -210,6 +210,8 @@ def test_array_record_has_no_place_for_columns(tmp_path):
   assert "--drop_columns" in str(run(*args))
   assert not out.exists()
   assert run(*args, "--drop_columns") == 0
+  kept = ("convert", args[1], f"--output={tmp_path / 'zstd'}", "--to=zstd")
+  assert "--drop_columns" in str(run(*kept, "--drop_columns"))
   assert stores.open_store(out).num_tokens == store.num_tokens
 
 

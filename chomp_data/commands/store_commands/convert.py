@@ -8,6 +8,7 @@ does the hash of a store of ours that becomes one.
 
 import argparse
 
+from chomp_data import errors
 from chomp_data import stores
 from chomp_data.commands.store_commands import shared
 from chomp_data.stores.array_record import record_writer
@@ -39,6 +40,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the store; returns the exit status."""
+  if args.drop_columns and args.to != _RECORDS:
+    raise errors.StoreError(
+      f"`--drop_columns` is for --to={_RECORDS} only, got --to={args.to}, which"
+      " keeps columns. Leave it out."
+    )
   (store,) = shared.opened([args.path], args)
   if args.to == _RECORDS:
     with shared.bar(store.num_tokens, "tokens") as progress:

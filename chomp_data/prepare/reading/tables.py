@@ -101,7 +101,7 @@ def numbered(
     rows_batch = batch.slice(begin, step)
     try:
       values = [
-        [*map(_array, _column(rows_batch, key))]
+        _arrays(rows_batch, key)
         if key in options.array_keys
         else _values(rows_batch, key, key == options.text_key)
         for key in keys
@@ -118,6 +118,14 @@ def numbered(
       first + begin,
     ):
       yield number, _record(keys, row, f"{where}:{number}")
+
+
+def _arrays(batch: Any, key: str) -> list[Any]:
+  """Returns the lists of a column as arrays."""
+  column = _column(batch, key)
+  # Its offsets may point anywhere; numbers are checked in no time.
+  column.validate(full=True)
+  return [*map(_array, column)]
 
 
 def _record(

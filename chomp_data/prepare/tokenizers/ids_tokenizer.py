@@ -49,6 +49,12 @@ class IdsTokenizer:
         for kind, number in ids.items()
         if number is not None and not 0 <= number < size
       ]
+      + [
+        f"`--{kind}_id` must be set where --adds_{kind} says that ids have"
+        " it, got nothing. Set it."
+        for kind in ("bos", "eos")
+        if getattr(spec, f"adds_{kind}") and ids[kind] is None
+      ]
     )
     info = base.info_of("custom", f"ids {size}".encode(), size, ids)
     self.info: stores.TokenizerInfo = dataclasses.replace(
