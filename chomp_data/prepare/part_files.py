@@ -22,6 +22,7 @@ from chomp_data import errors
 from chomp_data.prepare import scratch
 from chomp_data.storage import checked_file
 from chomp_data.storage import checksums
+from chomp_data.storage import publish
 from chomp_data.stores import columns as columns_lib
 from chomp_data.stores.zarr import document_arrays
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -67,7 +68,7 @@ class PartRow:
 
 
 class PartWriter:
-  """Writes a part; holds all but its tokens until the end."""
+  """Writes a part; what is not per token is in memory until the end."""
 
   def __init__(
     self,
@@ -99,8 +100,15 @@ class PartWriter:
     self._documents = document_arrays.DocumentArrays(
       names, token_dtype, columns
     )
-    self._values: dict[str, list[np.ndarray]] = {
-      name: [] for name in names if name != "tokens"
+    per_token = {
+      columns_lib.array_name(name)
+      for name, column in columns.items()
+      if column.per == columns_lib.TOKEN
+    }
+    self._values: dict[str, list[np.ndarray] | _SpilledArray] = {
+      name: _SpilledArray(directory) if name in per_token else []
+      for name in names
+      if name != "tokens"
     }
     self._num_tokens = 0
     # By weight, 0 and 1 first, then as they came.
@@ -111,7 +119,11 @@ class PartWriter:
     return self
 
   def __exit__(self, *error: Any) -> None:
-    self._blocks.close(*error)
+    with contextlib.ExitStack() as stack:
+      for values in self._values.values():
+        if isinstance(values, _SpilledArray):
+          stack.callback(values.close)
+      self._blocks.close(*error)
 
   def add(
     self,
@@ -150,14 +162,17 @@ class PartWriter:
     sections = {"tokens": [0, self._num_tokens]}
     for name, parts in self._values.items():
       self._blocks.align()
-      sections[name] = [self._blocks.sums.num_bytes, sum(map(len, parts))]
+      first, count = self._blocks.sums.num_bytes, 0
       for values in parts:
         self._blocks.write(values)
+        count += len(values)
+      sections[name] = [first, count]
     self._blocks.close()
     weights = list(self._levels)
     ends = []
     if levels := self._values.get("label_levels"):
-      ends = [weights[levels[0][0]], weights[self._documents.last_level]]
+      first_level = next(iter(levels))[0]
+      ends = [weights[first_level], weights[self._documents.last_level]]
     row = PartRow(
       self._documents.num_documents,
       self._num_tokens,
@@ -269,6 +284,38 @@ def _place(key: str, block: int) -> tuple[str, int]:
   """Returns the file that a block of a part is in, and where it begins."""
   file, nth = divmod(block, _FILE_BLOCKS)
   return f"{key}.part/{file:05}", nth * BLOCK
+
+
+class _SpilledArray:
+  """Values of an array, in a file beside the part until they are its section.
+
+  A column's values of a token may be thousands of times its bytes.
+  """
+
+  def __init__(self, directory: str):
+    self._directory = directory
+    self._file: BinaryIO | None = None
+    self._dtype = np.dtype(np.uint8)
+
+  def append(self, values: np.ndarray) -> None:
+    """Adds values of one dtype; the part has tokens, so its directory is."""
+    if self._file is None:
+      # Where parts are in a bucket, on this machine.
+      directory = scratch.storage_at(self._directory).directory
+      self._file = publish.unnamed_file(directory)
+      self._dtype = values.dtype
+    self._file.write(values.view(np.uint8).data)
+
+  def __iter__(self) -> Iterator[np.ndarray]:
+    """Yields all values, a block at a time."""
+    if self._file is not None:
+      self._file.seek(0)
+      while data := self._file.read(BLOCK):
+        yield np.frombuffer(data, self._dtype)
+
+  def close(self) -> None:
+    if self._file is not None:
+      self._file.close()
 
 
 class _BlockWriter:

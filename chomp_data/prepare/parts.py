@@ -23,6 +23,7 @@ from chomp_data.prepare import rejections
 from chomp_data.prepare import scratch
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
+from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 
@@ -160,6 +161,8 @@ def _encoded(
   batch: list[records.Document] = []
   characters = 0
   most = _BATCH_BYTES if tokenizer.takes_bytes else _BATCH_CHARACTERS
+  token_bytes = columns_lib.bytes_per_token(task.options.read.columns.values())
+  most = max(1, most * columns_lib.TOKEN_BYTES // token_bytes)
   for document in duplicates.documents_of(
     task.pieces, task.options.read, rejected
   ):

@@ -18,6 +18,7 @@ import pathlib
 import secrets
 import shutil
 import stat
+import tempfile
 from typing import Any
 from typing import BinaryIO
 from typing import cast
@@ -60,6 +61,20 @@ def new_file(path: str | os.PathLike[str], mode: str = "xb") -> BinaryIO:
   raw = _Named(os.fspath(path), mode)
   kind = io.BufferedRandom if "+" in mode else io.BufferedWriter
   return cast(BinaryIO, kind(raw))
+
+
+def unnamed_file(directory: pathlib.Path | None) -> BinaryIO:
+  """Opens a file that the system removes when it is closed.
+
+  Args:
+    directory: Where its bytes are; None for the system's directory.
+  """
+  descriptor, path = tempfile.mkstemp(dir=directory)
+  os.close(descriptor)
+  try:
+    return new_file(path, "r+b")
+  finally:
+    os.unlink(path)
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:

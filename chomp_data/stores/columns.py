@@ -9,6 +9,7 @@
 On disk a column is an array of one dimension, its values one after the other.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -35,6 +36,8 @@ DTYPES = (
 TOKEN, DOCUMENT, TARGET = "token", "document", "target"
 # An array of a store that holds a column begins with it.
 ARRAY_PREFIX = "column_"
+# Of a token in memory, an int32.
+TOKEN_BYTES = 4
 
 # More values of a token than any teacher stores.
 _MAX_WIDTH = 2**20
@@ -105,6 +108,15 @@ class Column(schema.Options):
     shape = f"[{','.join(map(str, self.shape))}]" if self.shape else ""
     aligned = ", aligned to targets" * (self.align == TARGET)
     return f"{self.dtype}{shape} per {self.per}{aligned}"
+
+
+def bytes_per_token(columns: Iterable[Column]) -> int:
+  """Returns the bytes of an int32 token and its values of columns."""
+  return TOKEN_BYTES + sum(
+    column.width * column.numpy_dtype.itemsize
+    for column in columns
+    if column.per == TOKEN
+  )
 
 
 def name_problem(name: str) -> str | None:

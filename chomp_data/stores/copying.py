@@ -27,6 +27,7 @@ from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import store_writer
 
+# Fewer where tokens have columns: a batch is in memory.
 _BATCH_TOKENS = 1 << 22
 _BATCH_DOCUMENTS = 1 << 16
 
@@ -77,12 +78,16 @@ class DocumentBatch:
 def document_batches(store: base.Store) -> Iterator[DocumentBatch]:
   """Yields all documents of a store, in order, and pairs uncut."""
   halves = 2 if store.opened.pairs else 1
+  token_bytes = columns.bytes_per_token(
+    stored.column for stored in store.opened.columns.values()
+  )
+  most = _BATCH_TOKENS * columns.TOKEN_BYTES // token_bytes
   for first, lengths in store.iter_lengths(_BATCH_DOCUMENTS):
     ends = np.cumsum(lengths)
     start = 0
     while start < len(lengths):
       before = int(ends[start - 1]) if start else 0
-      stop = int(np.searchsorted(ends, before + _BATCH_TOKENS, "right"))
+      stop = int(np.searchsorted(ends, before + most, "right"))
       stop = max(stop - stop % halves, start + halves)
       yield _document_batch(store, first + start, lengths[start:stop])
       start = stop

@@ -9,8 +9,10 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import part_files
 from chomp_data.prepare import tokenizers
 from tests import in_process
+from tests.prepare import long_lines_test
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -126,6 +128,77 @@ def test_the_store_is_that_of_the_python_writer(tmp_path, prepare):
     column_values={name: [r[name] for r in records] for name in columns},
   )
   assert other.hash == store.hash
+
+
+def test_a_part_of_wide_columns_is_not_in_memory(tmp_path):
+  parts = tmp_path / "parts"
+  columns = {
+    "wide": stores.Column("float32", (2**10,)),
+    "narrow": stores.Column("bool"),
+  }
+
+  def write():
+    with part_files.PartWriter(
+      str(parts), "a", np.dtype("<u2"), has_meta=False, has_labels=False,
+      has_weights=False, columns=columns,
+    ) as writer:  # fmt: skip
+      for i in range(12):
+        writer.add(
+          np.full(2**10, i),
+          np.asarray([2**10]),
+          [str(i)],
+          columns={
+            "wide": np.full((2**10, 2**10), i, np.float32),
+            "narrow": np.full(2**10, i % 3 == 0),
+          },
+        )
+      return writer.finish(0, {})
+
+  peak, row = long_lines_test.peak_bytes(write)
+  assert peak < 20 * 2**20  # Of 48 MiB.
+  assert {file.name for file in parts.iterdir()} == {"a.json", "a.part"}
+  part = part_files.Part(str(parts), "a")
+  part.verify()
+  assert part.row == row
+  numbers = np.arange(12).repeat(2**10)
+  for name, dtype, wanted in (
+    ("tokens", "<u2", numbers),
+    ("column_wide", "<f4", numbers.repeat(2**10)),
+    ("column_narrow", "?", numbers % 3 == 0),
+  ):
+    assert row.size(name) == len(wanted)
+    read = [*part.read(name, np.dtype(dtype), 0, len(wanted))]
+    np.testing.assert_array_equal(np.concatenate(read), wanted)
+
+
+def test_a_batch_of_wide_columns_is_of_fewer_tokens(
+  tmp_path, prepare, monkeypatch
+):
+  sizes = []
+  add = part_files.PartWriter.add
+
+  def recorded(self, tokens, *args):
+    sizes.append(len(tokens))
+    add(self, tokens, *args)
+
+  monkeypatch.setattr(part_files.PartWriter, "add", recorded)
+  rows = [[[i] * 2**14] * 16 for i in range(12)]
+  path = tmp_path / "x.jsonl"
+  path.write_text(
+    "".join(
+      json.dumps({"input_ids": [i + 2] * 16, "wide": row}) + "\n"
+      for i, row in enumerate(rows)
+    )
+  )
+  store, _ = prepare(
+    path, ids_key="input_ids", tokenizer=SPEC, column=("wide:float32[16384]",),
+    shard_bytes=2**40, workers=1,
+  )  # fmt: skip
+  # The bytes of a batch without columns, of one document more at most.
+  assert sum(sizes) == 12 * 16
+  assert (max(sizes) - 16) * (4 + 4 * 2**14) < 4 * 2**20
+  wide = store.opened.columns["wide"].read(0, 12 * 16)
+  assert (wide == np.arange(12).repeat(16)[:, None]).all()
 
 
 def test_columns_of_documents_beside_text(tmp_path, prepare):

@@ -14,6 +14,7 @@ import chomp_data
 from chomp_data import stores
 from chomp_data.commands import stores as command
 from chomp_data.stores import columns
+from chomp_data.stores import copying
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = (5, 0, 17, 3, 30, 1)
@@ -201,6 +202,25 @@ def test_merge_split_and_convert_keep_columns(tmp_path):
         else:
           got = stored.read(first, first + length)
         np.testing.assert_array_equal(got, expected, name)
+
+
+def test_batches_of_copies_are_of_bounded_bytes(tmp_path):
+  wide = np.arange(8, dtype=np.float32).repeat(2**10)
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    [[5] * 2**10] * 8,
+    columns={"wide": stores.Column("float32", (2**10,))},
+    column_values={
+      "wide": [np.tile(v[:, None], 2**10) for v in np.split(wide, 8)]
+    },
+  )
+  batches = [*copying.document_batches(store)]
+  read = [batch.token_columns["wide"] for batch in batches]
+  np.testing.assert_array_equal(np.concatenate(read)[:, 7], wide)
+  assert [batch.first for batch in batches] == [0, 3, 6]
+  for batch in batches:
+    size = batch.tokens.nbytes + batch.token_columns["wide"].nbytes
+    assert size <= 2**24  # Of 2^22 tokens without columns.
 
 
 def test_array_record_has_no_place_for_columns(tmp_path):

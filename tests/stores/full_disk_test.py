@@ -19,6 +19,7 @@ from chomp_data import stores
 from chomp_data.prepare import scratch
 from chomp_data.reference import checkpoint_sums
 from chomp_data.storage import opening
+from chomp_data.storage import publish
 from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_writer
@@ -48,6 +49,11 @@ def sums(path):
   checkpoint_sums.SumsHandler().finalize(epath.Path(path / "30" / "sums"))
 
 
+def write_unnamed(path):
+  with publish.unnamed_file(path) as file:
+    file.write(bytes(10**5))
+
+
 WRITES = {
   "tokens/c/": lambda path: testing_stores.make_store(
     path / "store", documents(), chunk=1_024
@@ -59,6 +65,7 @@ WRITES = {
   "place": lambda path: opening.open_storage(str(path)).put(
     "place", bytes(10**5)
   ),
+  "there/tmp": write_unnamed,
   "pages.bin": lambda path: checksum_sidecar.adopt(path, path, ("large",)),
   "sums.json": sums,
 }
