@@ -25,6 +25,7 @@ from chomp_data import errors
 from chomp_data.loading import state as state_lib
 from chomp_data.storage import opening
 from chomp_data.storage import paths
+from chomp_data.storage import publish
 
 _FILE = "input.json"
 # Where an input's state lies in a work directory: <step>/<item>/input.json, in
@@ -118,6 +119,9 @@ def write_beside(directory: os.PathLike[str], state: bytes) -> None:
   Args:
     directory: Of the run.
     state: The state of the step that comes next.
+
+  Raises:
+    StateError: If the newest state of an earlier step is damaged; all stay.
   """
   import jax
 
@@ -126,15 +130,18 @@ def write_beside(directory: os.PathLike[str], state: bytes) -> None:
   place, record = epath.Path(directory), state_lib.decode(state)
   place.mkdir(parents=True, exist_ok=True)
   step, paths_by_step = record["step"], _beside(place)
-  for later in [other for other in paths_by_step if other >= step]:
-    paths_by_step.pop(later).unlink()
-  if paths_by_step:
-    newest = paths_by_step[max(paths_by_step)].read_bytes()
-    if state_lib.decode(newest)["fingerprint"] == record["fingerprint"]:
-      return
-  partial = place / f"{step}.partial"
-  partial.write_bytes(state)
-  partial.replace(place / f"{step}.json")
+  before = max((other for other in paths_by_step if other < step), default=None)
+  if (
+    before is None
+    or _read_one_beside(paths_by_step[before])["fingerprint"]
+    != record["fingerprint"]
+  ):
+    _write_one_beside(place / f"{step}.json", state)
+    paths_by_step.pop(step, None)
+  # Last: where the others cannot be read or written, nothing is lost.
+  for other, path in paths_by_step.items():
+    if other >= step:
+      path.unlink()
 
 
 def read_beside(directory: os.PathLike[str], step: int) -> bytes:
@@ -156,7 +163,7 @@ def read_beside(directory: os.PathLike[str], step: int) -> bytes:
       f" {', '.join(path.name for path in paths_by_step.values()) or 'none'}."
       " Resume a checkpoint that was saved with it."
     )
-  record = state_lib.decode(paths_by_step[max(before)].read_bytes())
+  record = _read_one_beside(paths_by_step[max(before)])
   return state_lib.encode(step, record["fingerprint"], record["topology"])
 
 
@@ -167,6 +174,28 @@ def _beside(place: epath.Path) -> dict[int, epath.Path]:
     for path in (place.iterdir() if place.exists() else ())
     if path.suffix == ".json" and path.stem.isdecimal()
   }
+
+
+def _read_one_beside(path: epath.Path) -> dict[str, Any]:
+  """Returns the record of a state that is beside checkpoints."""
+  try:
+    return state_lib.decode(path.read_bytes())
+  except state_lib.StateError as error:
+    raise state_lib.StateError(
+      f"{path} must be a state that this version of chomp_data can read, got a"
+      " damaged or other one. Restore a copy of it, or remove it and resume a"
+      f" checkpoint of a step before {path.stem}; without one, begin the run"
+      " again."
+    ) from error
+
+
+def _write_one_beside(path: epath.Path, state: bytes) -> None:
+  """Writes a state beside checkpoints, whole or not at all."""
+  if "://" in os.fspath(path):
+    path.write_bytes(state)  # Objects of buckets are.
+    return
+  with publish.staged_file(pathlib.Path(path)) as file:
+    file.write(state)
 
 
 def _checkpoint(directory: epath.Path) -> str | None:
