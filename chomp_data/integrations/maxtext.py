@@ -115,7 +115,8 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
       raise errors.InputError(
         f"MaxText must call `resume` of its input with a checkpoint's step, as"
         f" there is one of step {self._saved_step}, got no call. Make the last"
-        " change of docs/maxtext.md."
+        " change of docs/maxtext.md; if MaxText restored no checkpoint, train"
+        " with other directories of checkpoints."
       )
     saved_states.write_beside(self._directory, self.batches.get_state())
     self._is_saved = True
@@ -210,10 +211,11 @@ def make_iterators(
   beside, saved_step = None, None
   if _is_beside(config):
     beside = epath.Path(config.checkpoint_dir).parent / _DIRECTORY
-    is_local = config.enable_multi_tier_checkpointing
-    saved_step = _saved_step(
-      config.local_checkpoint_directory if is_local else config.checkpoint_dir
-    )
+    steps_saved = [
+      _saved_step(config.checkpoint_dir),
+      _saved_step(_local_directory(config, mesh)),
+    ]
+    saved_step = max((s for s in steps_saved if s is not None), default=None)
   rows = None if _has_sizes(train) else config.global_batch_size_to_load
   return (
     MaxTextIterator(
@@ -329,11 +331,15 @@ def _ramp_up(config: Any) -> list[str]:
     return []
   last, step, sizes = config.global_batch_size_to_load, 0, []
   first = config.global_batch_size_to_load_start
+  # MaxText computes no part where not one increment fits: there is one then.
+  samples = (
+    config.rampup_samples_per_increment_to_load or config.global_rampup_samples
+  )
   for rows in range(
     first, last, config.global_batch_size_to_load_increment or last
   ):
     sizes.append((step, rows))
-    step += math.ceil(config.rampup_samples_per_increment_to_load / rows)
+    step += math.ceil(samples / rows)
   return [
     "`enable_rampup_batch_size` of MaxText must be False with chomp_data: rows"
     " that it holds back are lost when a run is resumed; got True. Set it so,"
@@ -344,12 +350,23 @@ def _ramp_up(config: Any) -> list[str]:
 
 def _is_beside(config: Any) -> bool:
   """Returns whether checkpoints cannot hold the input."""
-  return (
+  return config.enable_checkpointing and (
     config.enable_emergency_checkpoint or config.enable_multi_tier_checkpointing
   )
 
 
-def _saved_step(directory: str) -> int | None:
+def _local_directory(config: Any, mesh: jax.sharding.Mesh) -> epath.Path:
+  """Returns where this process has its local checkpoints."""
+  place = epath.Path(config.local_checkpoint_directory)
+  on_gpus = mesh.devices.flat[0].platform == "gpu"
+  if on_gpus and not config.enable_multi_tier_checkpointing:
+    # MaxText puts a directory of each process there, whose names look like
+    # steps.
+    return place / str(jax.process_index())
+  return place
+
+
+def _saved_step(directory: str | os.PathLike[str]) -> int | None:
   """Returns the step of the newest checkpoint in a directory, or None."""
   place = epath.Path(directory)
   if not place.exists():

@@ -9,6 +9,7 @@ import json
 import pathlib
 import sys
 import types
+from unittest import mock
 
 import jax
 import numpy as np
@@ -77,6 +78,7 @@ def config(file, tmp_path, monkeypatch):
     global_batch_size_to_load_start=None,
     global_batch_size_to_load_increment=None,
     rampup_samples_per_increment_to_load=None,
+    global_rampup_samples=500,
     steps=10,
     eval_interval=-1,
     eval_steps=-1,
@@ -178,6 +180,14 @@ def test_an_error_of_the_input_is_no_exception_that_maxtext_catches(
       },
       r"`enable_rampup_batch_size` .*lost .*"
       r"schedule=\[\(0, 1\), \(4, 2\), \(6, 3\), \(8, 4\)\]",
+    ),
+    (
+      {
+        "enable_rampup_batch_size": True,
+        "global_batch_size_to_load_start": 1,
+        "global_batch_size_to_load_increment": 8,
+      },
+      r"schedule=\[\(0, 1\), \(500, 4\)\]",
     ),
     (
       {
@@ -354,12 +364,53 @@ def test_a_change_that_is_no_other_run_is_saved_once(beside, mesh, file):
   assert saved_inputs(config) == ["0.json"]
 
 
-def test_a_model_that_is_resumed_without_its_input_is_an_error(beside, mesh):
-  config, checkpoints = beside
-  (checkpoints / "3").mkdir(parents=True)
+@pytest.mark.parametrize(
+  ("local", "persistent"), [(3, None), (None, 3), (3, 2), (2, 3)]
+)
+def test_a_model_that_is_resumed_without_its_input_is_an_error(
+  beside, mesh, local, persistent
+):
+  config, _ = beside
+  for directory, step in (
+    (config.local_checkpoint_directory, local),
+    (config.checkpoint_dir, persistent),
+  ):
+    if step is not None:
+      pathlib.Path(directory, str(step)).mkdir(parents=True)
   train, _ = maxtext.make_iterators(config, mesh)
   with pytest.raises(maxtext.InputFailed, match=r"call `resume` .* step 3,"):
     next(train)
+
+
+def test_directories_of_processes_on_gpus_are_no_checkpoints(
+  config, mesh, monkeypatch
+):
+  """MaxText makes them before it asks for batches."""
+  config.enable_emergency_checkpoint = True
+  place = pathlib.Path(config.local_checkpoint_directory, "0")
+  place.mkdir(parents=True)
+  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  monkeypatch.setattr(
+    sys.modules["maxtext.utils"].sharding,
+    "get_input_data_sharding",
+    lambda config, mesh, rules=None: sharding,
+  )
+  gpus = np.array([types.SimpleNamespace(platform="gpu")])
+  mesh_of_gpus = mock.Mock(spec=jax.sharding.Mesh, devices=gpus)
+  next(maxtext.make_iterators(config, mesh_of_gpus)[0])
+  (place / "7").mkdir()
+  train, _ = maxtext.make_iterators(config, mesh_of_gpus)
+  with pytest.raises(maxtext.InputFailed, match=r"call `resume` .* step 7,"):
+    next(train)
+
+
+def test_without_checkpoints_no_input_is_saved(beside, mesh):
+  config, checkpoints = beside
+  config.enable_checkpointing = False
+  (checkpoints / "3").mkdir(parents=True)
+  train, _ = maxtext.make_iterators(config, mesh)
+  next(train)
+  assert not (pathlib.Path(config.checkpoint_dir).parent / "input").exists()
 
 
 def test_a_checkpoint_without_its_input_is_refused(config, mesh, tmp_path):
