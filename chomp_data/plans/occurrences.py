@@ -196,9 +196,9 @@ class _BucketOrder:
     return WHOLE if used[self._bucket] == counts[self._bucket] else epoch + 1
 
   def rows(self, epoch: int) -> Iterator[_Rows]:
-    del epoch  # All have the same samples.
     for low in range(0, len(self._samples), _BLOCK):
       samples = self._samples[low : low + _BLOCK]
+      samples = samples[self.places(samples, epoch) >= 0]
       planned = self._plan.planned_samples(self._dataset, self._bucket, samples)
       if planned.spans is not None:
         yield samples, planned.spans

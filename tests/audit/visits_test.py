@@ -185,7 +185,7 @@ def bucket_runs(draw, root):
     buckets = ({"4x6": 1, "6x4": 2, "8x8": 1}, {"6x4": 1, "8x8": 3})
   if data["epochs"] is None and draw(st.booleans()):
     data["buckets"]["stages"] = ((0, buckets[0]), (7, buckets[1]))
-  if draw(st.booleans()) and not text:
+  if draw(st.booleans()):
     data["remainder"] = "drop"
   return data
 
