@@ -224,7 +224,7 @@ def read_lines(
     ) from error
   problems: list[str] = []
   entries: dict[str, list[_Entry]] = {name: [] for name in by_name}
-  for number, line in enumerate(text.splitlines(), 1):
+  for number, line in enumerate(text.split("\n"), 1):
     if not line.strip():
       continue
     try:
