@@ -14,6 +14,7 @@ these, `start` and `length` are kept in the answer. No token is read.
 import dataclasses
 import json
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from chomp_data import stores
 from chomp_data.plans import answers
 from chomp_data.plans import occurrences
 from chomp_data.plans import tombstones
+from chomp_data.storage import publish
 
 # Ranges of steps in a histogram.
 BINS = 20
@@ -34,6 +36,7 @@ class Answer:
   """What a run holds of the documents of a list.
 
   Attributes:
+    file: The list.
     records: An object per line, in the order of the file.
     summary: Sums over the list, also by source; what several lines name counts
       once.
@@ -41,6 +44,7 @@ class Answer:
       the start and the length of the part; of a whole document all tokens.
   """
 
+  file: str
   records: list[dict[str, Any]]
   summary: dict[str, Any]
   parts: dict[str, np.ndarray]
@@ -138,6 +142,7 @@ def answer(
       },
     }
   return Answer(
+    file,
     sorted(records, key=lambda record: record["line"]),
     {
       "steps": steps,
@@ -150,6 +155,47 @@ def answer(
     },
     parts,
   )
+
+
+def check_tombstones(
+  pipe: pipeline.Pipeline, file: str, path: str, step: int
+) -> None:
+  """Checks that tombstones for a list can be written to a file.
+
+  Args:
+    pipe: The run.
+    file: The list.
+    path: The file to write.
+    step: The step of the run from which on they remove documents.
+
+  Raises:
+    ConfigError: If samples are arrays, or the file is the list, that of another
+      step, or no regular file.
+  """
+  problems: list[str] = []
+  data_step = pipe.run_plan.steps.data_step(step)
+  if not pipe.sources:
+    problems.append(
+      f"`--tombstones` must be unset for samples that are arrays, got {path}."
+    )
+  if os.path.realpath(path) == os.path.realpath(file):
+    problems.append(
+      f"`--tombstones` must be a new file, got {path}, which is the list of"
+      " `--documents`. Name another."
+    )
+  elif os.path.exists(path) and not os.path.isfile(path):
+    problems.append(
+      f"`--tombstones` must be a new or a regular file, got {path}. Name"
+      " another."
+    )
+  for at, other in _tombstone_files(pipe).items():
+    if at != data_step and os.path.realpath(other) == os.path.realpath(path):
+      problems.append(
+        f"`--tombstones` must be a new file, got {path}, which the run has for"
+        f" data step {at}. Name another."
+      )
+  if problems:
+    raise schema.ConfigError(problems)
 
 
 def write_tombstones(
@@ -168,23 +214,12 @@ def write_tombstones(
     the new file replaces it, and has its lines too.
 
   Raises:
-    ConfigError: If samples are arrays, or the file is that of another step.
+    ConfigError: As `check_tombstones` raises it.
   """
-  by_name, problems = _stores(pipe), []
-  files = dict(getattr(pipe.run_options.data, "tombstones", ()))
+  check_tombstones(pipe, listed.file, path, step)
+  by_name = _stores(pipe)
+  files = _tombstone_files(pipe)
   data_step = pipe.run_plan.steps.data_step(step)
-  if not pipe.sources:
-    problems.append(
-      f"`--tombstones` must be unset for samples that are arrays, got {path}."
-    )
-  for at, other in files.items():
-    if at != data_step and os.path.realpath(other) == os.path.realpath(path):
-      problems.append(
-        f"`--tombstones` must be a new file, got {path}, which the run has for"
-        f" data step {at}. Name another."
-      )
-  if problems:
-    raise schema.ConfigError(problems)
   present = {}
   if data_step in files:
     present = tombstones.spans_of(
@@ -202,9 +237,14 @@ def write_tombstones(
     ):
       part = {} if whole else {"start": start, "length": length}
       lines.append(json.dumps({"source": name, "document": document, **part}))
-  with open(path, "w") as out:
-    out.writelines(f"{line}\n" for line in lines)
+  with publish.staged_file(pathlib.Path(os.path.realpath(path))) as out:
+    out.writelines(f"{line}\n".encode() for line in lines)
   return tuple(sorted({**files, data_step: path}.items()))
+
+
+def _tombstone_files(pipe: pipeline.Pipeline) -> dict[int, str]:
+  """Returns the run's files of tombstones, by data step."""
+  return dict(getattr(pipe.run_options.data, "tombstones", ()))
 
 
 def _stores(pipe: pipeline.Pipeline) -> dict[str, stores.Store | int]:

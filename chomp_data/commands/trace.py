@@ -198,6 +198,8 @@ def _show_documents(pipe: pipeline.Pipeline, file: str, at: int) -> None:
       ]
     )
   path = cli.output_file(_TOMBSTONES)
+  if path is not None:
+    document_lists.check_tombstones(pipe, file, os.fspath(path), step)
   listed = document_lists.answer(pipe, file, steps, step)
   summary = dict(listed.summary)
   if path is not None:

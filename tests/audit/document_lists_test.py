@@ -3,6 +3,7 @@
 """Answers about lists of documents, against every step of a run counted."""
 
 import json
+import os
 
 import hypothesis
 from hypothesis import strategies as st
@@ -220,7 +221,7 @@ def check_tombstones(data, pipe, listed, directory, steps, middle):
 
 @pytest.mark.parametrize(
   ("kinds", "count"),
-  [(visits_test.row_runs, 30), (visits_test.bucket_runs, 8)],
+  [(visits_test.row_runs, 30), (visits_test.bucket_runs, 12)],
 )
 def test_an_answer_is_that_of_every_step_counted(
   root, tmp_path_factory, kinds, count
@@ -246,6 +247,28 @@ def test_an_answer_is_that_of_every_step_counted(
     check(data, directory, STEPS, middle, bins)
 
   law()
+
+
+@pytest.mark.parametrize("bins", [1, 7])
+def test_epochs_that_leave_out_other_samples_are_counted(tmp_path, bins):
+  """Buckets that do not divide into batches: each epoch drops other samples."""
+  rng = np.random.default_rng(0)
+  documents = [rng.integers(3, 250, n) for n in rng.integers(1, 30, 41)]
+  testing_stores.make_store(tmp_path / "a", documents)
+  data = {
+    "seed": 3,
+    "epochs": 60,
+    "remainder": "drop",
+    "sources": {"a": {"store": str(tmp_path / "a")}},
+    "mix": {"weights": {"a": 1}},
+    "buckets": {
+      "kind": "length",
+      "lengths": (8, 16, 32),
+      "tokens_per_batch": 64,
+    },
+  }
+  steps = pipeline.build(data).num_steps
+  check(data, tmp_path, steps, steps // 3, bins)
 
 
 @pytest.fixture
@@ -332,6 +355,25 @@ def test_a_wrong_line_is_told_by_file_line_and_value(
     document_lists.answer(pipe, str(tmp_path / "list.jsonl"), 3, 0)
 
 
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
+def test_only_a_line_feed_ends_a_line(small, tmp_path, character):
+  """Whatever else may end a line stays in the strings of a report."""
+  text = f"one{character}two"
+  lines = [
+    {"source": "web", "document": 1, "text": text},
+    {"source": "web", "document": 7},
+  ]
+  file = tmp_path / "list.jsonl"
+  written = [json.dumps(line, ensure_ascii=False) for line in lines]
+  file.write_bytes("\r\n".join(written).encode())
+  pipe = pipeline.build(small)
+  with pytest.raises(schema.ConfigError, match=r"list.jsonl:2: .* got 7"):
+    document_lists.answer(pipe, str(file), 3, 0)
+  file.write_bytes(f"{written[0]}\r\n\r\n".encode())
+  listed = document_lists.answer(pipe, str(file), 3, 0)
+  assert [record["report"] for record in listed.records] == [{"text": text}]
+
+
 def test_a_list_without_lines_is_an_error(small, tmp_path):
   file = write(tmp_path / "list.jsonl", [])
   with pytest.raises(schema.ConfigError, match=r"got none in .*list.jsonl"):
@@ -369,6 +411,31 @@ def test_tombstones_of_the_same_step_are_joined(small, tmp_path):
     document_lists.write_tombstones(
       pipeline.build({**data, "tombstones": ((9, out),)}), listed, out, 2
     )
+
+
+def test_tombstones_replace_no_list_and_no_device(small, tmp_path):
+  """A file has its name once it is complete."""
+  lines = [{"source": "web", "document": 2, "score": 0.5}]
+  file = write(tmp_path / "list.jsonl", lines)
+  (tmp_path / "link.jsonl").symlink_to(file)
+  pipe = pipeline.build(small)
+  listed = document_lists.answer(pipe, file, pipe.num_steps, 2)
+  for path, message in (
+    (file, "which is the list of `--documents`"),
+    (str(tmp_path / "link.jsonl"), "which is the list of `--documents`"),
+    (os.devnull, "a new or a regular file"),
+  ):
+    with pytest.raises(schema.ConfigError, match=message):
+      document_lists.write_tombstones(pipe, listed, path, 2)
+  assert (tmp_path / "list.jsonl").read_text() == f"{json.dumps(lines[0])}\n"
+  # A reader of the old file does not see a part of the new one.
+  out = tmp_path / "out.jsonl"
+  out.write_text("before")
+  with out.open() as reader:
+    document_lists.write_tombstones(pipe, listed, str(out), 2)
+    assert reader.read() == "before"
+  assert json.loads(out.read_text()) == {"source": "web", "document": 2}
+  assert {path.name for path in tmp_path.glob("*out*")} == {"out.jsonl"}
 
 
 def test_a_list_of_a_run_without_an_end_is_counted_at_once(small, tmp_path):

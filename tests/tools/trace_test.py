@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.audit import document_lists
 from chomp_data.audit import visits
 from chomp_data.config import files
 from chomp_data.loading import state
@@ -168,7 +169,7 @@ def test_exposures_are_counted_by_document(root):
   assert f"web: {total} spans in steps 2..8" in done.stdout
 
 
-def test_a_list_of_documents_is_answered_at_once(root, tmp_path):
+def test_a_list_of_documents_is_answered_at_once(root, tmp_path, monkeypatch):
   """As one by one; tombstones are what the config takes."""
   config = f"--config={root / 'web.py'}"
   file = tmp_path / "list.jsonl"
@@ -206,6 +207,12 @@ def test_a_list_of_documents_is_answered_at_once(root, tmp_path):
   for record in found:
     counts = visits.exposures(pipe, record["source"], 5, pipe.num_steps)
     assert not counts[record["document"]]
+  # Before anything is counted, which may take long.
+  with monkeypatch.context() as patch:
+    patch.setattr(document_lists, "answer", None)
+    done = trace(*asked, f"--tombstones={file}", status=1)
+  assert "which is the list of `--documents`" in done.stderr
+  assert list(map(json.loads, file.read_text().splitlines())) == lines
   short = records(*asked, "--steps=6")[-1]["summary"]
   assert short["edges"] == list(range(7))
 
