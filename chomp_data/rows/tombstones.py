@@ -236,7 +236,12 @@ def _masked_added(
 ) -> np.ndarray:
   """Returns bool[N], masked spans that have only added tokens."""
   bare = np.zeros(len(spans), np.bool_)
-  pick = np.flatnonzero(length == 0)
+  is_bare, sentinels = length == 0, spans.sentinels()
+  if sentinels is not None:
+    # `_in_order` left no parts of a document that has removed tokens. An EOS
+    # after an empty middle is not at the end of its document.
+    is_bare &= sentinels == 0
+  pick = np.flatnonzero(is_bare)
   if not len(pick):
     return bare
   document, position = spans.document[pick], spans.offset[pick]
