@@ -368,6 +368,15 @@ def _held(
     is_held[cut] = np.maximum(spans.start[span[cut]], begin) < np.minimum(
       last, end
     )
+    if joined is not None and spans.added_after is not None:
+      # The EOS of a rearranged piece follows the middle, which may be outside
+      # of the part.
+      only_eos = (
+        has_eos & (joined & (spans.added_after == spans_lib.EOS))[span[cut]]
+      )
+      only_eos &= ~is_held[cut]
+      is_held[cut] |= only_eos
+      trained[cut] = np.where(only_eos, 1, trained[cut])
     part, span, trained = part[is_held], span[is_held], trained[is_held]
   return part, spans.row[span], trained
 

@@ -51,6 +51,9 @@ def lines_of(pipe):
         lines.append(about)
       if length > 3 and document % 4 < 2:
         lines.append({**about, "start": 1, "length": length // 2})
+      if length > 3 and document % 4 == 2:
+        half = length // 2
+        lines.append({**about, "start": half, "length": length - half})
       if length > 6 and document % 4 == 1:
         lines.append({**about, "start": length // 3, "length": length // 3})
   return sorted(lines, key=lambda line: line["document"])
@@ -96,6 +99,8 @@ def counted(pipe, parts, steps):
       stored = (stored >= bos) & (stored < len(tokens) - eos)
       if eos:  # It is removed with the last token of the document.
         tokens[-1] = max(lengths[source][document] - 1, 0)
+        # In a rearranged piece, no token of the document may be beside it.
+        stored[-1] |= joined is not None and joined[at]
       is_target = np.zeros(len(tokens), bool)
       if mask is not None:
         # A position is trained on the token after it.
