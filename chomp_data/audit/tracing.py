@@ -12,6 +12,7 @@ from chomp_data import pipeline
 from chomp_data.audit import naming
 from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import visits
+from chomp_data.pack import fill_in_the_middle
 from chomp_data.rows import spans as spans_lib
 
 # Documents whose ids are looked up together.
@@ -40,11 +41,10 @@ def span_records(
   """Yields one object a span: its document, and which part of it is where."""
   columns = [spans.source, spans.document, naming.ids_of(pipe, spans)]
   columns += [spans.start, spans.length, spans.column]
-  masked = spans.masked
-  if masked is None:
-    masked = np.zeros(len(spans), np.bool_)
-  for source, document, identity, start, length, column, is_masked in zip(
-    *(values.tolist() for values in (*columns, masked)), strict=True
+  masked, sentinels = spans.masked, spans.sentinels()
+  parts = fill_in_the_middle.parts(spans)
+  for i, (source, document, identity, start, length, column) in enumerate(
+    zip(*(values.tolist() for values in columns), strict=True)
   ):
     if not pipe.sources:
       yield _sample(pipe.source_names[source], document)
@@ -57,7 +57,8 @@ def span_records(
       "length": length,
       "column": column,
       # Padding now: not read, and no visit.
-      **({"gone": True} if is_masked else {}),
+      **({"gone": True} if masked is not None and masked[i] else {}),
+      **_rearranged(0 if sentinels is None else int(sentinels[i]), parts[i]),
     }
 
 
@@ -91,6 +92,7 @@ def visit_records(
       "length": visit.length,
       "column": visit.column,
       "exposure": visit.exposure,
+      **_rearranged(visit.sentinels, visit.part),
     }
 
 
@@ -119,6 +121,17 @@ def exposure_records(
         "id": identity,
         "exposures": count,
       }
+
+
+def _rearranged(sentinels: int, part: str | None) -> dict[str, Any]:
+  """Returns what there is to tell of a span of a rearranged document."""
+  record: dict[str, Any] = {}
+  if sentinels:
+    # Counted in `length`.
+    record["sentinels"] = sentinels
+  if part is not None:
+    record["part"] = part
+  return record
 
 
 def _sample(source: str, number: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ its source, to places in the mix, to steps; only the steps found are planned.
 from collections.abc import Iterator
 import dataclasses
 import itertools
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -17,6 +18,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import steps as steps_lib
 from chomp_data.kernels import compiled
+from chomp_data.pack import fill_in_the_middle
 from chomp_data.plans import answers
 from chomp_data.plans import consumption
 from chomp_data.plans import plan as plan_lib
@@ -39,6 +41,8 @@ class Visit:
     length: Its positions, added tokens included; None of a sample.
     column: Where it begins in the row; None of a sample.
     exposure: 1 + the spans (samples) of the document handed out before.
+    sentinels: How many of its positions are sentinels.
+    part: The part of a rearranged document that it begins, or None.
   """
 
   step: int
@@ -49,6 +53,8 @@ class Visit:
   length: int | None
   column: int | None
   exposure: int
+  sentinels: int = 0
+  part: str | None = None
 
 
 def places(pipe: pipeline.Pipeline, source: str, document: int) -> trails.Trail:
@@ -240,38 +246,43 @@ class Visits:
     plan = self._pipe.run_plan
     bucket = plan.buckets[plan.at(step)[1]]
     planned = plan.planned(step, 1, {bucket.name: rows})
-    for row, start, length, column in self._of_document(planned, rows):
+    for row, span in self._of_document(planned, rows):
       exposure += 1
       yield Visit(
         step=step,
         data_step=self._pipe.run_plan.steps.data_step(step),
         row=row,
         document=self._document,
-        start=start,
-        length=length,
-        column=column,
         exposure=exposure,
+        **span,
       )
 
   def _of_document(
     self, planned: plan_lib.Planned, rows: np.ndarray
-  ) -> Iterator[tuple[int, int | None, int | None, int | None]]:
-    """Yields (row, start, length, column) of what is of the document."""
+  ) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (row, fields of `Visit`) of what is of the document."""
     spans = planned.spans
     if spans is None:
-      yield from ((row, None, None, None) for row in rows.tolist())
+      for row in rows.tolist():
+        yield row, {"start": None, "length": None, "column": None}
       return
     spans = spans.live()
     number = self._pipe.source_names.index(self._source)
     mine = (spans.source == number) & (spans.document == self._document)
     selected = np.flatnonzero(mine)
-    yield from zip(
-      rows[spans.row[selected]].tolist(),
-      spans.start[selected].tolist(),
-      spans.length[selected].tolist(),
-      spans.column[selected].tolist(),
-      strict=True,
-    )
+    spans = spans.take(selected, rows[spans.row[selected]], spans.num_rows)
+    sentinels, parts = spans.sentinels(), fill_in_the_middle.parts(spans)
+    for i, row in enumerate(spans.row.tolist()):
+      yield (
+        row,
+        {
+          "start": int(spans.start[i]),
+          "length": int(spans.length[i]),
+          "column": int(spans.column[i]),
+          "sentinels": 0 if sentinels is None else int(sentinels[i]),
+          "part": parts[i],
+        },
+      )
 
 
 def visits(

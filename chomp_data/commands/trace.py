@@ -106,7 +106,9 @@ def _print(
       print(json.dumps(record))
     return
   records = list(records)
-  columns = [*columns, *["gone"] * any("gone" in record for record in records)]
+  columns = [*columns]
+  for name in ("sentinels", "part", "gone"):
+    columns += [name] * any(name in record for record in records)
   cells = ([record.get(name) for name in columns] for record in records)
   console = cli.console()
   console.print(title, highlight=False, markup=False, soft_wrap=True)

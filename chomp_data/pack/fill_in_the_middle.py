@@ -222,6 +222,20 @@ class FillInTheMiddle:
     return [hashing.fold(keys, np.asarray(draw)) for draw in range(4)]
 
 
+def parts(spans: spans_lib.Spans) -> list[str | None]:
+  """Returns the part of a rearranged document that each span begins, or None.
+
+  It is 'prefix', 'suffix' or 'middle'.
+  """
+  names: list[str | None] = [None] * len(spans)
+  if spans.added_before is not None:
+    number = spans.added_before.astype(np.int64) - spans_lib.SENTINEL
+    known = (number >= 0) & (number < len(PARTS))
+    for i in np.flatnonzero(known).tolist():
+      names[i] = PARTS[number[i]]
+  return names
+
+
 def _below(draws: np.ndarray, share: float) -> np.ndarray:
   """Returns which of uint64 random numbers are in the lowest `share`."""
   return (draws >> np.uint64(11)) * 2.0**-53 < share

@@ -15,6 +15,7 @@ import rich.console
 
 import chomp_data
 from chomp_data import stores as chomp_data_stores
+from chomp_data.audit import document_lists
 from chomp_data.audit import tracing
 from chomp_data.audit import verifying
 from chomp_data.commands.html import gathering
@@ -336,6 +337,72 @@ def test_a_piece_with_a_removed_token_is_in_order_and_no_other_changes(
           *holes, *range(len(stored), len(at)),
         ]  # fmt: skip
     assert found == len(removed) * 4
+
+
+def test_a_removed_last_token_of_a_piece_leaves_the_next_piece(data, tmp_path):
+  """Also where both cuts are before the first token of the next piece."""
+  path = tmp_path / "long"
+  testing_stores.make_store(path, [np.arange(10, 27)] * 60)
+  file = tmp_path / "gone.jsonl"
+  # Rows hold 13 tokens and 3 sentinels: token 12 is the first piece's last one.
+  file.write_text("".join(
+    json.dumps({"source": "a", "document": i, "start": 12, "length": 1}) + "\n"
+    for i in range(60)
+  ))  # fmt: skip
+  run = {"seq_len": 16, "global_batch_size": 1}
+  config = data(rows={"add_eos": True}, rate=1.0, run=run)
+  config["sources"]["a"]["store"] = str(path)
+  plain = chomp_data.build(config)
+  pipe = chomp_data.build({**config, "tombstones": ((0, str(file)),)})
+  empty = 0
+  for step, batch, spans in plans(plain):
+    other = pipe.canonical(step)
+    for row, segment, _, first, *_, piece in pieces(spans):
+      if first != 13:
+        continue
+      at = batch["segment_ids"][row] == segment
+      for name in ("tokens", "segment_ids", "positions", "loss_mask"):
+        np.testing.assert_array_equal(
+          other[name][row, at], batch[name][row, at]
+        )
+      middle = piece.added_after == spans_lib.EOS
+      empty += ((piece.stored()[0] == 0) & middle & (piece.start == 13)).sum()
+  assert empty
+
+
+def test_parts_of_a_document_have_all_its_trained_tokens(tmp_path, data):
+  """Also an EOS that follows a middle outside of the part that ends with it.
+
+  A token that opens its piece after a sentinel is trained on, and so counts in
+  its part; a piece of n tokens counts n - 1.
+  """
+  path, rng = tmp_path / "short", np.random.default_rng(0)
+  lengths = rng.integers(3, 12, 80)
+  testing_stores.make_store(path, [np.arange(10, 10 + n) for n in lengths])
+  config = data(rows={"add_eos": True}, rate=1.0, run={"global_batch_size": 4})
+  config["sources"]["a"]["store"] = str(path)
+  pipe = chomp_data.build(config)
+  opened = 0
+  for _, _, spans in plans(pipe):
+    opens = (spans.added_before >= spans_lib.SENTINEL) & ~spans.joined()
+    opened += (opens & (spans.stored()[0] == 0)).sum()
+  assert opened
+  loss_tokens = pipe.accounts.at(pipe.num_steps)["a"].loss_tokens
+  for cut in (1, 2, -1):
+    total = 0
+    for of_tail in (False, True):
+      lines = []
+      for i, length in enumerate(lengths.tolist()):
+        at = cut % length
+        start, count = (at, length - at) if of_tail else (0, at)
+        lines.append(
+          {"source": "a", "document": i, "start": start, "length": count}
+        )
+      file = tmp_path / "lines.jsonl"
+      file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+      answer = document_lists.answer(pipe, str(file), pipe.num_steps, 0)
+      total += answer.summary["trained_tokens"]
+    assert total == loss_tokens + opened
 
 
 @pytest.mark.parametrize("store", ["bare", "ended"])

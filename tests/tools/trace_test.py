@@ -118,6 +118,38 @@ def test_a_document_is_told_visit_by_visit(root, name):
   )
 
 
+def test_parts_and_sentinels_of_a_rearranged_document_are_told(root, tmp_path):
+  ids = {"prefix_id": 253, "suffix_id": 254, "middle_id": 255}
+  rows = {"kind": "bin", "add_eos": True, "fim": {**ids, "rate": 1.0}}
+  sources = {"web": {"store": str(root / "web"), "rows": rows}}
+  path = write_config(tmp_path / "fim.py", sources)
+  config = f"--config={path}"
+  pipe = pipeline.build(files.load_config(path).data)
+  steps = f"--step=0:{pipe.num_steps}"
+  found = [own for own in records(config, steps) if own["document"] == 1]
+  # 7 tokens and the EOS: one piece, in each of four epochs.
+  assert [own["part"] for own in found] == ["prefix", "suffix", "middle"] * 4
+  for number, own in enumerate(found):
+    assert own["sentinels"] == 1
+    middle = number % 3 == 2
+    assert own["start"] + own["length"] - own["sentinels"] - middle <= 7
+  for at in range(0, len(found), 3):
+    assert (
+      sum(own["length"] - own["sentinels"] for own in found[at : at + 3]) == 8
+    )
+  numbered = [{**own, "exposure": i} for i, own in enumerate(found, 1)]
+  assert records(config, "--document=web/#1", "--count=1000") == numbered
+  for asked in ("--document=web/#1", steps):
+    shown = trace(config, asked).stdout
+    assert "sentinels" in shown
+    assert "part" in shown
+    assert "suffix" in shown
+  plain = {"kind": "bin", "add_eos": True}
+  write_config(tmp_path / "fim.py", {"web": {**sources["web"], "rows": plain}})
+  assert not any("sentinels" in own for own in records(config, "--step=0:5"))
+  assert "sentinels" not in trace(config, "--step=0:5").stdout
+
+
 def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
   """A checkpoint tells when a store joined, and not the step of the job."""
   stores = [str(root / "web"), str(root / "apart")]

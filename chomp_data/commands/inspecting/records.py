@@ -9,7 +9,6 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.audit import tracing
-from chomp_data.pack import fill_in_the_middle
 from chomp_data.rows import spans as spans_lib
 
 # Fields of batches that rows of text have.
@@ -55,8 +54,7 @@ def spans_by_row(
 ) -> list[list[dict[str, Any]]]:
   """Returns the spans of each row as plain values, with documents' ids."""
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
-  span_rows, sentinels = spans.row.tolist(), spans.sentinels()
-  begun = parts(spans)
+  span_rows = spans.row.tolist()
   for i, record in enumerate(tracing.span_records(pipe, spans)):
     # Tokens that the store lacks, counted in `length`.
     for name, added, token in (
@@ -65,26 +63,8 @@ def spans_by_row(
     ):
       if added is not None and added[i] == token:
         record[name] = 1
-    if sentinels is not None and sentinels[i]:
-      record["sentinels"] = int(sentinels[i])
-    if begun[i] is not None:
-      record["part"] = begun[i]
     rows[span_rows[i]].append(record)
   return rows
-
-
-def parts(spans: spans_lib.Spans) -> list[str | None]:
-  """Returns the part of a rearranged document that each span begins, or None.
-
-  It is 'prefix', 'suffix' or 'middle'.
-  """
-  names: list[str | None] = [None] * len(spans)
-  if spans.added_before is not None:
-    number = spans.added_before.astype(np.int64) - spans_lib.SENTINEL
-    known = (number >= 0) & (number < len(fill_in_the_middle.PARTS))
-    for i in np.flatnonzero(known).tolist():
-      names[i] = fill_in_the_middle.PARTS[number[i]]
-  return names
 
 
 def data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
