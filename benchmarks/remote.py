@@ -109,7 +109,7 @@ def _waits(
           f"{tokens / took / 1e6:.1f}",
           f"{np.median(waits) * 1e3:.1f}",
           f"{np.quantile(waits, 0.99) * 1e3:.1f}",
-          f"{max(waits) * 1e3:.0f}",
+          f"{max(waits) * 1e3:.1f}",
           f"{sum(wait > 0.05 for wait in waits)} of {len(waits)}",
           f"{counts['requests'] / max(reads.chunks_fetched, 1):.2f}",
         ]
