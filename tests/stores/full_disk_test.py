@@ -9,6 +9,7 @@ error of neither names a file.
 import contextlib
 import errno
 import resource
+import sys
 
 from etils import epath
 import numpy as np
@@ -29,12 +30,16 @@ from tests import in_process
 
 @contextlib.contextmanager
 def files_of_at_most(num_bytes):
+  # Modules imported meanwhile would leave half of their bytecode.
+  writes_none = sys.dont_write_bytecode
+  sys.dont_write_bytecode = True
   before = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
   try:
     yield
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    sys.dont_write_bytecode = writes_none
 
 
 def documents():
