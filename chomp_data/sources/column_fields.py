@@ -29,6 +29,8 @@ from chomp_data.stores import columns as columns_lib
 
 # (name, fill value, or None where all sources must have the column).
 Request = tuple[str, int | float | None]
+# (source, first value, number of values, place in the field), int64[N] each.
+_Copies = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _requests(value: Any) -> tuple[Request, ...]:
@@ -125,27 +127,21 @@ class ColumnFields:
     Returns:
       [R, seq_len, ...] and [R, document_slots], fresh arrays.
     """
-    # Slots of masked documents stay empty, as in `document_id`.
-    documents = spans.row_documents(document_slots)
-    row_source = spans.row_source()
-    copies = _copies(spans.live(), seq_len, columns)
+    # By what the values are of: those of one kind are in the same places.
+    copies: dict[tuple[str, str], _Copies] = {}
     batch = {}
     for name, (column, fill) in self._fields.items():
-      per_token = column.per == columns_lib.TOKEN
-      size = seq_len if per_token else document_slots
+      kind = column.per, column.align
+      if kind not in copies and column.per == columns_lib.TOKEN:
+        copies[kind] = _of_tokens(spans, column.align, seq_len, columns)
+      elif kind not in copies:
+        copies[kind] = _of_documents(spans, document_slots)
+      source, starts, lengths, positions = copies[kind]
+      size = seq_len if column.per == columns_lib.TOKEN else document_slots
       shape = (spans.num_rows, size, *column.shape)
       out = aligned.empty(shape, column.numpy_dtype)
       out[...] = fill
       flat = out.reshape(-1, *column.shape)
-      if per_token:
-        of_rows = copies[column.align]
-        starts, lengths, positions = row_layout.copies(of_rows, seq_len)
-        source = of_rows.source
-      else:
-        positions = np.flatnonzero(documents >= 0)
-        starts = documents.reshape(-1)[positions]
-        lengths = np.ones_like(starts)
-        source = row_source[positions // max(document_slots, 1)]
       for number, stored in self._stored(name, source):
         pick = source == number if len(self._sources) > 1 else slice(None)
         stored.copy(starts[pick], lengths[pick], flat, positions[pick])
@@ -227,19 +223,28 @@ def _column(
   return column, ""
 
 
-def _copies(
+def _of_tokens(
   spans: spans_lib.Spans,
+  align: str,
   seq_len: int,
   columns: spans_lib.ColumnRanges | None,
-) -> dict[str, spans_lib.Spans]:
-  """Returns the tokens whose values are read, by alignment."""
-  of_rows = {
-    columns_lib.TOKEN: spans,
-    columns_lib.TARGET: _before_targets(spans, seq_len),
-  }
-  if columns is None:
-    return of_rows
-  return {name: part.in_columns(*columns) for name, part in of_rows.items()}
+) -> _Copies:
+  """Returns the values per token of planned rows."""
+  spans = spans.live()
+  if align == columns_lib.TARGET:
+    spans = _before_targets(spans, seq_len)
+  if columns is not None:
+    spans = spans.in_columns(*columns)
+  return spans.source, *row_layout.copies(spans, seq_len)
+
+
+def _of_documents(spans: spans_lib.Spans, document_slots: int) -> _Copies:
+  """Returns the values per document of planned rows."""
+  # Slots of masked documents stay empty, as in `document_id`.
+  documents = spans.row_documents(document_slots).reshape(-1)
+  positions = np.flatnonzero(documents >= 0)
+  source = spans.row_source()[positions // max(document_slots, 1)]
+  return source, documents[positions], np.ones_like(positions), positions
 
 
 def _before_targets(spans: spans_lib.Spans, seq_len: int) -> spans_lib.Spans:
