@@ -89,7 +89,7 @@ class PairDocuments(documents_lib.Documents):
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns first token and length of pairs."""
-    first_token, length = self.store.bounds(_halves(documents))
+    first_token, length = self.store.bounds(halves(documents))
     return first_token[::2], _pair_lengths(length)
 
   def iter_lengths(self, batch: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -126,7 +126,7 @@ class PairDocuments(documents_lib.Documents):
       int64[N], the smaller number of the two halves.
     """
     labels = self.store.labels
-    span, begin, stop, level = labels.runs(*self.store.bounds(_halves(pairs)))
+    span, begin, stop, level = labels.runs(*self.store.bounds(halves(pairs)))
     del span
     opens = begin == 0
     is_trained = labels.levels[level[opens]] > 0
@@ -145,7 +145,7 @@ class PairDocuments(documents_lib.Documents):
     num_rows: int,
   ) -> spans_lib.Spans:
     """Returns the two spans of each pair, segments 2p + 1 and 2p + 2."""
-    document = _halves(contents.document[which])
+    document = halves(contents.document[which])
     first_token, stored = self.store.bounds(document)
     added = self._bos + self._eos
     offered = contents.stored[which] + 2 * added
@@ -168,7 +168,7 @@ class PairDocuments(documents_lib.Documents):
     return dataclasses.replace(spans, start=spans.start + cut)
 
 
-def _halves(pairs: np.ndarray) -> np.ndarray:
+def halves(pairs: np.ndarray) -> np.ndarray:
   """Returns int64[2 N], the documents of pairs int64[N]."""
   return np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
 

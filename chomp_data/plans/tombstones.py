@@ -25,6 +25,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.pack import pairs
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import tombstones as tombstones_lib
 
@@ -409,8 +410,7 @@ def _resolved(
 
 def _whole_pairs(spans: np.ndarray, store: stores.Store) -> np.ndarray:
   """Returns int64[N, 3], all tokens of the pairs that have tokens in spans."""
-  chosen = 2 * np.unique(spans[:, 0] // 2)
-  document = np.stack([chosen, chosen + 1], axis=1).reshape(-1)
+  document = pairs.halves(np.unique(spans[:, 0] // 2))
   length = store.bounds(document)[1]
   return np.stack([document, np.zeros_like(document), length], axis=1)
 

@@ -185,9 +185,25 @@ class _Parts:
     return out
 
   def split_spans(
-    self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
+    self,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    positions: np.ndarray,
+    out_size: int | None = None,
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields (store, starts, lengths, positions) of the spans of each store."""
+    """Yields (store, starts, lengths, positions) of the spans of each store.
+
+    Raises:
+      IndexError: If a span is not within all stores, or with `out_size` not
+        within an output of so many elements.
+    """
+    span_reads.check_spans(
+      starts,
+      lengths,
+      self.total,
+      None if out_size is None else positions,
+      out_size or 0,
+    )
     part, first, length, position = span_reads.split_at(
       self.starts, starts, lengths, positions
     )
@@ -291,17 +307,13 @@ class _Tokens:
     positions: np.ndarray,
   ) -> None:
     """Copies spans; see `base.Store.copy_tokens`."""
-    span_reads.check_spans(
-      starts, lengths, self.parts.total, positions, len(out)
-    )
     for i, first, length, position in self.parts.split_spans(
-      starts, lengths, positions
+      starts, lengths, positions, len(out)
     ):
       self._members[i].copy_tokens(first, length, out, position)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads ahead; see `base.Store.prefetch`."""
-    span_reads.check_spans(starts, lengths, self.parts.total)
     more = [
       self._members[i].prefetch(first, length)
       for i, first, length, _ in self.parts.split_spans(starts, lengths, starts)
@@ -338,11 +350,8 @@ class _Column(columns_lib.StoredColumn):
     positions: np.ndarray,
   ) -> None:
     """Copies spans of the stores that have the column."""
-    span_reads.check_spans(
-      starts, lengths, self._parts.total, positions, len(out)
-    )
     for i, first, length, position in self._parts.split_spans(
-      starts, lengths, positions
+      starts, lengths, positions, len(out)
     ):
       member = self._members[i]
       if member is not None:
@@ -427,7 +436,6 @@ class _Runs:
     self, starts: np.ndarray, lengths: np.ndarray
   ) -> labels_lib.SpanRuns:
     """Returns the runs within spans; see `Labels.runs`."""
-    span_reads.check_spans(starts, lengths, self._parts.total)
     # Positions of spans one after the other, by which they are distinguished.
     places = np.cumsum(lengths) - lengths
     parts = []
