@@ -8,6 +8,7 @@ with is counted from single batches, in the plainest way there is.
 """
 
 import collections
+import functools
 import itertools
 import json
 import os
@@ -64,9 +65,17 @@ def data(name, root):
   return runs.data_of(name, root)
 
 
+@pytest.fixture(scope="module")
+def built(root):
+  """Builds a run, once for all laws: a plan has no state."""
+  return functools.cache(
+    lambda name: chomp_data.build(runs.data_of(name, root))
+  )
+
+
 @pytest.fixture
-def pipe(data):
-  return chomp_data.build(data)
+def pipe(name, built):
+  return built(name)
 
 
 _SPLICES = ("splice", "multi_splice")
@@ -201,6 +210,20 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
     )
 
 
+# One of each way to read: mapped files, records, buckets, mixes, columns.
+_COSTS = (
+  "bin_ffd_block", "splice_cyclic_roll", "mix_loss_tokens", "sizes_stages",
+  "records_bin", "columns", "lanes",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    own if own in _COSTS else pytest.param(own, marks=pytest.mark.slow)
+    for own in runs.NAMES
+  ],
+)
 def test_no_run_costs_more_than_it_did(name, root):
   """In reads, files, maps, and bytes of memory, states and readers."""
   before = json.loads(costs.PATH.read_text())[name]
@@ -761,7 +784,9 @@ print(json.dumps(found))
   ],
   ids=["off, few", "off", "now"],
 )
-def test_another_process_gives_the_same_batches(root, kernels, names, tmp_path):
+def test_another_process_gives_the_same_batches(
+  root, built, kernels, names, tmp_path
+):
   """With other hashes of strings, with compiled loops and without."""
   done = subprocess.run(
     [sys.executable, "-c", _DIGESTS, str(root), *names],
@@ -779,6 +804,6 @@ def test_another_process_gives_the_same_batches(root, kernels, names, tmp_path):
   found = json.loads(done.stdout)
   assert sorted(found) == sorted(names)
   for name in found:
-    pipe = chomp_data.build(runs.data_of(name, root))
+    pipe = built(name)
     steps = runs.steps_of(pipe)
     assert found[name] == [measuring.digest(pipe.batch(s)) for s in steps]

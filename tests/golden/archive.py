@@ -14,6 +14,7 @@ import hashlib
 import pathlib
 import tarfile
 
+import chomp_data
 from tests.golden import cases
 from tests.golden import corpora
 from tests.golden import measuring
@@ -36,8 +37,9 @@ def write(root: pathlib.Path, names: Sequence[str] = cases.KEPT) -> None:
     corpora.write(root, name)
   for name in names:
     case = cases.CASES[name]
-    measuring.batches(case.at(root), case.far)
-    measuring.accounts(case.at(root), case.far)
+    pipe = chomp_data.build(case.at(root))
+    measuring.batches(pipe, case.far)
+    measuring.accounts(pipe)
 
 
 def files(root: pathlib.Path) -> dict[str, pathlib.Path]:

@@ -6,6 +6,7 @@ What a case gives is compared with its file under expected/, which
 `python -m tests.golden.make` wrote; its docstring says when it may be run.
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -54,6 +55,12 @@ def unpacked_2(tmp_path_factory):
   return path
 
 
+@pytest.fixture(scope="module")
+def built(root):
+  """Builds a case, once for the tests of this file: a plan has no state."""
+  return functools.cache(lambda name: chomp_data.build(CASES[name].at(root)))
+
+
 def having(field):
   return [name for name, own in CASES.items() if getattr(own, field)]
 
@@ -64,9 +71,9 @@ def test_every_case_has_a_golden_file():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_batches_and_fingerprint_are_what_they_were(name, root):
-  old, case = measuring.golden(name), CASES[name]
-  new = measuring.batches(case.at(root), case.far)
+def test_batches_and_fingerprint_are_what_they_were(name, built):
+  old = measuring.golden(name)
+  new = measuring.batches(built(name), CASES[name].far)
   for part in ("num_steps", "batches", "fingerprint"):
     assert measuring.missing(old[part], new[part]) == []
   assert len(new["batches"]) == len(old["batches"])
@@ -83,18 +90,15 @@ def test_what_travels_to_devices_is_these_batches(name, root):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_accounts_are_what_they_were(name, root):
-  case = CASES[name]
-  new = measuring.accounts(case.at(root), case.far)
+def test_accounts_are_what_they_were(name, built):
+  new = measuring.accounts(built(name))
   assert measuring.missing(measuring.golden(name)["accounts"], new) == []
 
 
 @pytest.mark.parametrize("name", having("states"))
-def test_an_old_state_is_accepted_and_gives_the_batches_after_it(name, root):
-  case = CASES[name]
-  old = measuring.golden(name)["states"]
-  assert sorted(map(int, old)) == sorted(case.states)
-  pipe = chomp_data.build(case.at(root))
+def test_an_old_state_is_accepted_and_gives_the_batches_after_it(name, built):
+  old, pipe = measuring.golden(name)["states"], built(name)
+  assert sorted(map(int, old)) == sorted(CASES[name].states)
   for step, kept in old.items():
     with chomp_data.make_iterator(pipe) as iterator:
       iterator.set_state(kept["state"].encode())
@@ -107,8 +111,8 @@ def test_an_old_state_is_accepted_and_gives_the_batches_after_it(name, root):
 
 
 @pytest.mark.parametrize("name", having("states"))
-def test_what_old_states_certify_is_the_plan_and_goes_on(name, root):
-  pipe = chomp_data.build(CASES[name].at(root))
+def test_what_old_states_certify_is_the_plan_and_goes_on(name, built):
+  pipe = built(name)
   old = measuring.golden(name)["states"]
   kept = old[max(old, key=int)]["state"].encode()
   with chomp_data.make_iterator(pipe) as iterator:
@@ -117,22 +121,20 @@ def test_what_old_states_certify_is_the_plan_and_goes_on(name, root):
     states = [state.decode(own) for own in (kept, iterator.get_state())]
   begun = 0 if "certificate" in states[0] else states[0]["step"]
   verified = verifying.verified(
-    chomp_data.build(CASES[name].at(root)),
-    states,
-    steps=range(begun, states[1]["step"]),
+    pipe, states, steps=range(begun, states[1]["step"])
   )
   assert verified.agrees
   assert not verified.unknown
 
 
 @pytest.mark.parametrize("name", having("resumed"))
-def test_a_run_from_an_old_resume_state_gives_its_batches(name, root):
+def test_a_run_from_an_old_resume_state_gives_its_batches(name, root, built):
   case = CASES[name]
   old = measuring.golden(name)["resumed"]
-  state = chomp_data.build(case.at(root)).accounts.resume_state(case.resumed)
+  state = built(name).accounts.resume_state(case.resumed)
   assert measuring.missing(old["resume_state"], state) == []
   data = measuring.resumed(case.at(root), old["resume_state"])
-  new = measuring.batches(data, case.far)
+  new = measuring.batches(chomp_data.build(data), case.far)
   for part in ("num_steps", "batches", "fingerprint"):
     assert measuring.missing(old[part], new[part]) == []
 
@@ -195,8 +197,9 @@ def assert_taken_as_they_are(root, names, kinds):
   assert {name.rpartition("-")[0] for name in found} == kinds
   for name in names:
     case, old = CASES[name], measuring.golden(name)
-    new = measuring.batches(case.at(root), case.far)
-    new["accounts"] = measuring.accounts(case.at(root), case.far)
+    pipe = chomp_data.build(case.at(root))
+    new = measuring.batches(pipe, case.far)
+    new["accounts"] = measuring.accounts(pipe)
     for part in ("num_steps", "batches", "fingerprint", "accounts"):
       assert measuring.missing(old[part], new[part]) == []
   # Those that older versions did not keep come beside them.

@@ -47,9 +47,8 @@ def steps_of(num_steps: int | None, far: Iterable[int]) -> list[int]:
   return sorted(step for step in found if 0 <= step < num_steps)
 
 
-def batches(data: Any, far: Iterable[int]) -> dict[str, Any]:
-  """Returns fingerprint, steps and batches of a config."""
-  pipe = chomp_data.build(data)
+def batches(pipe: chomp_data.Pipeline, far: Iterable[int]) -> dict[str, Any]:
+  """Returns fingerprint, steps and batches of a run."""
   steps = steps_of(pipe.num_steps, far)
   return {
     "num_steps": pipe.num_steps,
@@ -58,9 +57,8 @@ def batches(data: Any, far: Iterable[int]) -> dict[str, Any]:
   }
 
 
-def accounts(data: Any, far: Iterable[int]) -> dict[str, Any]:
+def accounts(pipe: chomp_data.Pipeline) -> dict[str, Any]:
   """Returns what checkpoints keep before a few steps, the end among them."""
-  pipe = chomp_data.build(data)
   last = 40 if pipe.num_steps is None else pipe.num_steps
   return {
     str(step): as_json(pipe.accounts.record(step))
@@ -68,9 +66,8 @@ def accounts(data: Any, far: Iterable[int]) -> dict[str, Any]:
   }
 
 
-def states(data: Any, steps: Iterable[int]) -> dict[str, Any]:
+def states(pipe: chomp_data.Pipeline, steps: Iterable[int]) -> dict[str, Any]:
   """Returns states, and the two batches that an iterator gives after each."""
-  pipe = chomp_data.build(data)
   out = {}
   for step in steps:
     with chomp_data.make_iterator(pipe) as iterator:
@@ -94,17 +91,15 @@ def resumed(data: Any, state: Any) -> dict[str, Any]:
 def measure(case: cases_lib.Case, root: pathlib.Path) -> dict[str, Any]:
   """Returns all that is kept of a case, over corpora under a directory."""
   data = case.at(root)
-  out = {
-    **batches(data, case.far),
-    "accounts": accounts(data, case.far),
-  }
+  pipe = chomp_data.build(data)
+  out = {**batches(pipe, case.far), "accounts": accounts(pipe)}
   if case.states:
-    out["states"] = states(data, case.states)
+    out["states"] = states(pipe, case.states)
   if case.resumed is not None:
-    state = chomp_data.build(data).accounts.resume_state(case.resumed)
+    state = pipe.accounts.resume_state(case.resumed)
     out["resumed"] = {
       "resume_state": as_json(state),
-      **batches(resumed(data, state), case.far),
+      **batches(chomp_data.build(resumed(data, state)), case.far),
     }
   return out
 

@@ -180,8 +180,20 @@ def x64():
   jax.config.update("jax_enable_x64", False)
 
 
+def attention(query, key, value, *, mask, **_):
+  """Attention whose softmax is float64, where JAX's own is float32."""
+  scores = jnp.einsum("...qhd,...khd->...hqk", query, key)
+  scores = scores / np.sqrt(query.shape[-1])
+  weights = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf))
+  return jnp.einsum("...hqk,...khd->...qhd", weights, value)
+
+
 def float64(model):
-  """Returns a model whose parameters are float64."""
+  """Returns a model that computes in float64."""
+  for embedding in (model.tokens, model.positions):
+    embedding.dtype = jnp.float64
+  for block in model.blocks:
+    block.attention.attention_fn = attention
   graph, state = nnx.split(model)
   wide = jax.tree.map(
     lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, state
@@ -212,29 +224,49 @@ def test_loss_and_gradient_are_those_of_padded_pairs(tmp_path, x64):
     float64(example.Model(VOCAB, 48, nnx.Rngs(seed), width=16))
     for seed in range(2)
   )
-  compared = 0
-  for step in range(pipe.num_steps):
-    batch = pipe.batch(step)
-    numbers = [k for row in packing_of(pipe.plan(step)) for k in row]
-    wide = padded([pairs[k] for k in numbers])
+  batches = [pipe.batch(step) for step in range(pipe.num_steps)]
+  held = [
+    [k for row in packing_of(pipe.plan(step)) for k in row]
+    for step in range(pipe.num_steps)
+  ]
+  most = max(map(len, held))
+  # Padded alike, to one shape: what is compiled once serves all batches.
+  every = padded(pairs)
 
-    def packed_loss(model, batch=batch):
+  @jax.jit
+  def packed(state, reference_state, batch):
+    def loss_of(state):
       after, before = (
         example.answer_log_probs(example.logits_of(one, batch), batch)
-        for one in (model, reference)
+        for one in (nnx.merge(graph, state), nnx.merge(graph, reference_state))
       )
       return example.dpo_loss(after, before, batch["pair_mask"], BETA)[0]
 
-    def padded_loss(model, wide=wide):
+    return jax.value_and_grad(loss_of)(state)
+
+  @jax.jit
+  def unpacked(state, reference_state, wide, weights):
+    def loss_of(state):
       after, before = (
         padded_log_probs(example.logits_of(one, wide), wide)
-        for one in (model, reference)
+        for one in (nnx.merge(graph, state), nnx.merge(graph, reference_state))
       )
       margins = BETA * ((after - before) @ jnp.asarray([1.0, -1.0]))
-      return -jax.nn.log_sigmoid(margins).mean()
+      return -(jax.nn.log_sigmoid(margins) * weights).sum() / weights.sum()
 
-    one, gradient = nnx.value_and_grad(packed_loss)(model)
-    other, wanted = nnx.value_and_grad(padded_loss)(model)
+    return jax.value_and_grad(loss_of)(state)
+
+  graph, state = nnx.split(model)
+  states = state, nnx.split(reference)[1]
+  compared = 0
+  for batch, numbers in zip(batches, held, strict=True):
+    # A batch with fewer pairs repeats its first one, without weight.
+    pick = [*numbers, *numbers[:1] * (most - len(numbers))]
+    halves = np.stack([2 * np.asarray(pick), 2 * np.asarray(pick) + 1], 1)
+    wide = {name: value[halves.ravel()] for name, value in every.items()}
+    weights = (np.arange(most) < len(numbers)).astype(np.float64)
+    one, gradient = packed(*states, batch)
+    other, wanted = unpacked(*states, wide, weights)
     assert one.dtype == jnp.float64
     assert abs(one - other) < 1e-12
     differences = jax.tree.map(

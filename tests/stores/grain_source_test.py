@@ -119,7 +119,7 @@ def test_batches_are_the_golden_ones_of_a_store(name, tmp_path, monkeypatch):
     step: measuring.digest(pipe.batch(int(step))) for step in golden["batches"]
   }
   assert batches == golden["batches"]
-  accounts = measuring.accounts(data, case.far)
+  accounts = measuring.accounts(pipe)
   for step, record in golden["accounts"].items():
     assert accounts[step]["accounts"] == record["accounts"]
 
