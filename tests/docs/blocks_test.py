@@ -58,11 +58,11 @@ _NOT_RUN = (
     "Beam has an environment of its own: engines_test.py, `make test-beam`",
   ),
   ("prepare.md", "python -m apache_beam.", "a worker of a cluster"),
-  ("faults.md", "python -m tests.faults", "faults_test.py runs some of each"),
+  ("benchmarks.md", "python -m tests.faults", "minutes; faults_test.py"),
   ("prepare.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
   ("prepare.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
   (
-    "metrics.md",
+    "on_call.md",
     "chomp-train --config=packed:runlocal --workdir=runs/served",
     "a port of its own: train_evaluation_test.py",
   ),
@@ -73,12 +73,10 @@ _NOT_RUN = (
 # Those that train a model again and again.
 _SLOW = (
   "README.md",
+  "answers.md",
   "buckets.md",
-  "certificate.md",
   "edits.md",
   "labels.md",
-  "learning.md",
-  "metrics.md",
   "object_stores.md",
   "on_call.md",
   "start.md",
@@ -246,17 +244,31 @@ def around_answers(names, found):
     if block.text.startswith("{")
   )
   pathlib.Path("leaked.jsonl").write_text(listed)
+  names |= {
+    "config": files.load_config("packed", ()),
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+  }
   yield
   page = pages.text("answers.md")
   for line, done in found.items():
     if "--format=json" in line:
-      for own in done.stdout.splitlines():
-        assert all(f"`{name}`" in page for name in json.loads(own)), line
+      for own in map(json.loads, done.stdout.splitlines()):
+        assert all(f"`{name}`" in page for name in own), line
+        for span in own.get("spans", ()):
+          assert all(f"`{name}`" in page for name in span), line
+    for html in re.findall(r"--html=(\S+)", line):
+      assert pathlib.Path(html).stat().st_size > 10_000
   (block,) = pages.blocks("answers.md", "json")
   shown = json.loads(block.text)
   assert list(shown) == _fields(difference.Difference)
   for own in shown["sources"]["notes"].values():
     assert list(own) == _fields(difference.SourceSummary)
+  verified, _, planned = [
+    done.stdout for line, done in found.items() if "verify-run" in line
+  ]
+  assert "what was handed out is what the plan says: steps 0 .. " in verified
+  assert planned.startswith("steps 0 .. 19: plan ")
+  assert names["segment"]["last"] == 3
 
 
 def _fields(cls):
@@ -276,22 +288,6 @@ def around_buckets(names, found):
   }
   assert shapes == {"512x512": (16, 64, 64, 4), "512x768": (8, 64, 96, 4)}
   assert pipe.batch(0)["label"].tolist() == [3] * len(pipe.batch(0)["label"])
-
-
-@around("certificate.md")
-def around_certificate(names, found):
-  config = files.load_config("packed", ())
-  names |= {
-    "config": config,
-    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
-  }
-  yield
-  page = pages.text("certificate.md")
-  told, shown, alone = [done.stdout for done in found.values()][1:]
-  assert "what was handed out is what the plan says: steps 0 .. " in told
-  assert all(f"`{name}`" in page for name in json.loads(shown))
-  assert alone.startswith("steps 0 .. 19: plan ")
-  assert names["segment"]["last"] == 3
 
 
 @around("chats.md")
@@ -369,20 +365,6 @@ def around_formats(names, found):
   yield
 
 
-@around("inspect.md")
-def around_inspect(names, found):
-  yield
-  page = pages.text("inspect.md")
-  for line, done in found.items():
-    if "--format=json" in line:
-      rows = [json.loads(row) for row in done.stdout.splitlines()]
-      assert any("eos" in span for row in rows for span in row["spans"])
-      for own in (*rows, *(span for row in rows for span in row["spans"])):
-        assert all(f'"{name}"' in page for name in own), own
-    for html in re.findall(r"--html=(\S+)", line):
-      assert pathlib.Path(html).stat().st_size > 10_000
-
-
 @around("labels.md")
 def around_labels(names, found):
   like = testing_stores.make_store("like", [[3]], bos_id=2)
@@ -395,6 +377,21 @@ def around_labels(names, found):
   yield
 
 
+@around("on_call.md")
+def around_on_call(names, found):
+  split = "chomp-stores split data/stdlib --output=data/rest"
+  pages.run_line(f"{split} --held_out=data/held --fraction=0.1")
+  yield
+  assert pathlib.Path("batch.npz").exists()
+  page = pages.text("on_call.md")
+  with open("runs/metrics/curves.jsonl") as file:
+    shown = json.loads(file.readlines()[-1])
+  for name in shown.keys() - {"step"}:
+    assert f"`{name.replace('stdlib', 'SOURCE')}`" in page, name
+  for family in names["metrics"].collect():
+    assert family.name.removeprefix("chomp_data_") in page, family.name
+
+
 @around("pairs.md")
 def around_pairs(names, found):
   like = testing_stores.make_store("like_pairs", [[3]], bos_id=2)
@@ -405,26 +402,6 @@ def around_pairs(names, found):
     if "dpo.py" in line and "config=" in line
   )  # fmt: skip
   assert "step 6: loss 0." in trained.stdout
-
-
-@around("learning.md")
-def around_learning(names, found):
-  split = "chomp-stores split data/stdlib --output=data/rest"
-  pages.run_line(f"{split} --held_out=data/held --fraction=0.1")
-  yield
-  assert pathlib.Path("batch.npz").exists()
-
-
-@around("metrics.md")
-def around_metrics(names, found):
-  yield
-  page = pages.text("metrics.md")
-  with open("runs/metrics/curves.jsonl") as file:
-    shown = json.loads(file.readlines()[-1])
-  for name in shown.keys() - {"step"}:
-    assert f"`{name.replace('stdlib', 'SOURCE')}`" in page, name
-  for family in names["metrics"].collect():
-    assert family.name.removeprefix("chomp_data_") in page, family.name
 
 
 @around("object_stores.md")

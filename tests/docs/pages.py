@@ -16,13 +16,10 @@ from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# api.md and options.md are made of docstrings; history.md tells of the past.
+# api.md and options.md are made of docstrings.
 NAMES = (
   "README.md",
-  *sorted(
-    {own.name for own in DOCS.glob("*.md")}
-    - {"api.md", "options.md", "history.md"}
-  ),
+  *sorted({own.name for own in DOCS.glob("*.md")} - {"api.md", "options.md"}),
 )
 # They take a config, whose 'runlocal' trains a small model for a few steps.
 _TRAINERS = (
