@@ -268,11 +268,8 @@ def _tokenizer() -> tokenizers.TokenizerSpec:
   if _HOLDERS["ids_key"].value is not None:
     size = _HOLDERS["vocab_size"].value
     if bool(_HOLDERS["tokenizer"].present) == (size is not None):
-      raise errors.PrepareError(
-        "`--tokenizer` or `--vocab_size` must be given with --ids_key, the"
-        f" tokenizer of the ids or how many there are, got {size} as the"
-        " latter. Give one of them."
-      )
+      got = "neither" if size is None else f"both, {size} ids"
+      raise errors.PrepareError(options_lib.no_tokenizer_of_ids(got))
   return tokenizers.TokenizerSpec(
     **_values(tokenizers.TokenizerSpec), vocab_size=size
   )

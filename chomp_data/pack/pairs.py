@@ -50,6 +50,12 @@ def problems(options: BinOptions, store: stores.Store, path: str) -> list[str]:
       f" {store.path}, got a run: what it has left may be parts of pairs. Unset"
       " it."
     ]
+  if options.long_pairs == "truncate_prompt" and not store.labels.has_runs:
+    return [
+      f"`{path}.long_pairs` must be 'drop' for {store.path}, whose pairs have"
+      " no labels that say where prompts end, got 'truncate_prompt'. Unset it,"
+      " or prepare the store with its prompts."
+    ]
   return [
     f"`{path}.{name}` must be {defaults[name]!r} for the preference pairs of"
     f" {store.path}, which are never cut, got {getattr(options, name)!r}."

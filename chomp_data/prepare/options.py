@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a preparation: what they may be, and a store's identity."""
 
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import hashlib
@@ -45,6 +46,9 @@ _FIRST = (
 FORMATS = ("zarr", RECORDS)
 
 _CHOOSE = "Choose one."
+_BYTE = tokenizers.TokenizerSpec()
+# Options whose flags may be given in any order.
+_UNORDERED = ("column", "document_column")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Options(records.DocumentOptions):
   output: str = option_fields.option(dataclasses.MISSING)
   exclude: tuple[str, ...] = option_fields.option(())
   tokenizer: tokenizers.TokenizerSpec = option_fields.option(  # noqa: RUF009
-    tokenizers.TokenizerSpec(), flag=None
+    _BYTE, flag=None
   )
   train: run_tokenizer.TrainOptions | None = option_fields.option(  # noqa: RUF009
     None, flag=None
@@ -142,7 +146,10 @@ class Options(records.DocumentOptions):
     values = {name: getattr(self, name) for name in names}
     tokens: tuple[tuple[str, str], ...] = ()
     special: tuple[str, ...] = ()
+    vocab_size = None
     if tokenizer is not None:
+      if self.ids_key is not None:
+        vocab_size = tokenizer.info.vocab_size
       tokens = tokenizers.special_texts(tokenizer)
       special = tokenizers.all_special_texts(tokenizer)
     elif self.train is not None:
@@ -154,6 +161,7 @@ class Options(records.DocumentOptions):
       **values,
       raw=tokenizer is not None and tokenizer.takes_bytes,
       filter_sha256=filters.digest(self.filter) if self.filter else "",
+      vocab_size=vocab_size,
     )
 
 
@@ -261,6 +269,14 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   return values
 
 
+def comparable(prepared: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns an identity without the order of flags that has no meaning."""
+  unordered = {
+    name: sorted(prepared[name]) for name in _UNORDERED if name in prepared
+  }
+  return {**prepared, **unordered}
+
+
 def _contradictions(options: Options) -> list[str]:
   """Returns what is wrong with options that do not fit together."""
   problems: list[str] = []
@@ -363,6 +379,8 @@ def _ids_problems(options: Options) -> list[str]:
   ]
   if options.ids_key is None:
     return problems
+  if options.tokenizer is _BYTE:  # None was given, not even this one.
+    problems.append(no_tokenizer_of_ids("neither"))
   return problems + [
     f"`--{name}` must not be given with --ids_key, whose documents have no"
     " text. Leave one of them out."
@@ -375,6 +393,14 @@ def _ids_problems(options: Options) -> list[str]:
     )
     if value is not None
   ]
+
+
+def no_tokenizer_of_ids(got: str) -> str:
+  """Returns the error where --ids_key has no tokenizer, or two."""
+  return (
+    "`--tokenizer` or `--vocab_size` must be given with --ids_key, the"
+    f" tokenizer of the ids or how many there are, got {got}. Give one of them."
+  )
 
 
 def _check_tokenizer(options: Options) -> None:

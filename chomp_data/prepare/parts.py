@@ -216,5 +216,5 @@ def _check_ids(
     raise errors.PrepareError(
       f"token ids must be below the vocabulary size {vocab_size}, got"
       f" {tokens.max()} in document {name!r}. The tokenizer contradicts"
-      " itself or, with --ids_key, is not theirs: use another."
+      " itself: use another."
     )

@@ -227,11 +227,13 @@ class ReadOptions(DocumentOptions):
     filter_sha256: Of the file that the filter is in.
     duplicates: The directory of the duplicates to leave out, or None; see
       `duplicates`.
+    vocab_size: What token ids of records are below, or None without `ids_key`.
   """
 
   raw: bool
   filter_sha256: str = ""
   duplicates: str | None = None
+  vocab_size: int | None = None
 
 
 class Document(NamedTuple):
@@ -331,6 +333,14 @@ def _pair(
       "no pair",
     )
   *prompt, chosen, rejected = values
+  if chosen == rejected:
+    raise errors.BadInput(
+      where,
+      f"must have two different answers under {options.chosen_key!r} and"
+      f" {options.rejected_key!r}, got {str(chosen)[:40]!r} twice.",
+      "Leave such pairs out, or skip them with --on_error=skip.",
+      "equal answers",
+    )
   for i, (half, answer) in enumerate(
     (("chosen", chosen), ("rejected", rejected))
   ):
@@ -388,7 +398,9 @@ def _document(
     check_size(text, where, options)
   elif options.ids_key is not None:
     ids = _required_value(record, options.ids_key, "ids_key", where)
-    text = tokenized.text_of_ids(ids, options.ids_key, where)
+    text = tokenized.text_of_ids(
+      ids, options.ids_key, options.vocab_size, where
+    )
     check_size(text, where, options)
   else:
     value = record.get(options.text_key)

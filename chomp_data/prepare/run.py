@@ -179,7 +179,8 @@ def prepare(
       options.workers, options.engine_flags, paths.join(output.work, "engine")
     )
     stack.enter_context(contextlib.closing(engine))
-    writer = json.dumps(options_lib.identity(options, files), sort_keys=True)
+    identity = options_lib.comparable(options_lib.identity(options, files))
+    writer = json.dumps(identity, sort_keys=True)
     claim = output.claimed(hashlib.sha256(writer.encode()).hexdigest())
     # Where there is a store, nothing is written before it is known that another
     # one is asked for.
@@ -513,6 +514,8 @@ def _existing(
     return None
   for name in _RESULTS:
     stored.pop(name, None)
+  stored = options_lib.comparable(stored)
+  prepared = options_lib.comparable(prepared)
   if stored == prepared:
     return store
   if options.overwrite:

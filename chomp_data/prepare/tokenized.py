@@ -71,11 +71,13 @@ def _declared(text: str, per: str) -> tuple[str, columns_lib.Column]:
   return name, columns_lib.Column(dtype, sides, per, align)
 
 
-def text_of_ids(value: Any, key: str, where: str) -> bytes:
+def text_of_ids(
+  value: Any, key: str, vocab_size: int | None, where: str
+) -> bytes:
   """Returns the token ids of a record as a text.
 
   Raises:
-    BadInput: If they are none.
+    BadInput: If they are none, or not below `vocab_size`.
   """
   try:
     ids = np.asarray(value)
@@ -91,6 +93,14 @@ def text_of_ids(value: Any, key: str, where: str) -> bytes:
       f"must have a list of token ids under {key!r}, got {str(value)[:40]}.",
       "Correct it, or --ids_key.",
       "no ids",
+    )
+  if vocab_size is not None and ids.size and int(ids.max()) >= vocab_size:
+    raise errors.BadInput(
+      where,
+      f"must have token ids below the vocabulary size {vocab_size} under"
+      f" {key!r}, got {ids.max()}.",
+      "Correct them, or give their tokenizer or --vocab_size.",
+      "id beyond the vocabulary",
     )
   return ids.astype("<u4").tobytes()
 

@@ -265,6 +265,10 @@ def test_what_separates_pairs_is_refused(tmp_path):
       )
   refused(plain, "pair_slots` must be left out", pair_slots=8)
   refused(plain, "long_pairs` must be left out", long_pairs="truncate_prompt")
+  bare = testing_stores.make_store(
+    tmp_path / "bare", [[3, 4], [3, 5]] * 9, pairs=True
+  )
+  refused(bare, "long_pairs` must be 'drop'", long_pairs="truncate_prompt")
   refused((store.path, plain.path), "must hold preference pairs")
   with pytest.raises(schema.ConfigError, match="buckets"):
     chomp_data.build(

@@ -238,7 +238,11 @@ def test_columns_of_pairs_are_chosen_and_rejected(tmp_path, prepare):
     ({"input_ids": [1, -2]}, "list of token ids"),
     ({"input_ids": "12"}, "list of token ids"),
     ({"input_ids": [[1], [2, 3]]}, "list of token ids"),
-    ({"input_ids": [1, 900]}, "below the vocabulary size 900"),
+    (
+      {"input_ids": [1, 900]},
+      r"x\.jsonl:1 must have token ids below the vocabulary size 900 under"
+      " 'input_ids', got 900",
+    ),
   ],
 )
 def test_wrong_records_are_refused(tmp_path, prepare, changes, match):
@@ -280,14 +284,40 @@ def test_ids_must_have_the_ends_that_flags_say(tmp_path, prepare, kind):
         prepare(path, ids_key="input_ids", tokenizer=spec, overwrite=True)
 
 
-def test_wrong_records_are_skipped_and_counted(tmp_path, prepare):
-  wrong = {**record(7, 2), "quality": [1, 300]}
-  path = written(tmp_path, "jsonl", [record(0, 3), wrong, record(1, 4)])
+@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+def test_wrong_records_are_skipped_and_counted(tmp_path, prepare, duplicates):
+  wrong = [
+    {**record(7, 2), "quality": [1, 300]},
+    {**record(8, 2), "input_ids": [900, 2]},
+  ]
+  path = written(tmp_path, "jsonl", [record(0, 3), *wrong, record(1, 4)])
   store, _ = prepare(
-    path, ids_key="input_ids", tokenizer=SPEC, on_error="skip", **COLUMNS
+    path,
+    ids_key="input_ids",
+    tokenizer=SPEC,
+    on_error="skip",
+    duplicates=duplicates,
+    **COLUMNS,
   )
   check(store, [record(0, 3), record(1, 4)])
-  assert store.manifest.prepared["skipped"]["reasons"] == {"wrong column": 1}
+  assert store.manifest.prepared["skipped"]["reasons"] == {
+    "id beyond the vocabulary": 1,
+    "wrong column": 1,
+  }
+
+
+def test_the_order_of_columns_is_no_other_store(tmp_path, prepare):
+  path = written(tmp_path, "jsonl")
+  options = {"ids_key": "input_ids", "tokenizer": SPEC, **COLUMNS}
+  store, _ = prepare(path, **options)
+  # As the flags were given, which stores of older versions have, too.
+  assert store.manifest.prepared["column"] == list(COLUMNS["column"])
+  options["column"] = COLUMNS["column"][::-1]
+  again, written_again = prepare(path, **options)
+  assert (again.hash, written_again) == (store.hash, False)
+  options["column"] = COLUMNS["column"][1:]
+  with pytest.raises(stores.StoreError, match="differs in column"):
+    prepare(path, **options)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +334,7 @@ def test_wrong_records_are_skipped_and_counted(tmp_path, prepare):
     ({"ids_key": "i", "column": ("q:uint8", "q:int8")}, "once"),
     ({"document_column": ("q:uint8[2]",)}, "per"),
     ({"ids_key": "i", "messages_key": "m"}, "--messages_key` must not"),
+    ({"ids_key": "i"}, "`--tokenizer` or `--vocab_size` must be given"),
     (
       {"document_column": ("q:uint8",), "format": "array_record"},
       "--format` must be zarr with columns",

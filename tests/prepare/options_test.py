@@ -84,7 +84,7 @@ def test_documents_are_read_as_parts_of_older_versions_say():
     "meta_default", "max_document_bytes", "filter", "filter_sha256",
     "duplicates", "messages_key", "chat", "prompt_key", "completion_key",
     "weight_key", "chosen_key", "rejected_key", "ids_key", "column",
-    "document_column",
+    "document_column", "vocab_size",
   }  # fmt: skip
 
 

@@ -149,8 +149,9 @@ def test_a_template_renders_both_halves(prepare, tmp_path):
     ({"chosen": "a", "rejected": ""}, "under 'rejected', got ''"),
     ({"chosen": "a", "rejected": []}, "must have texts, or lists of messages"),
     ({"chosen": 1, "rejected": 2}, "must have texts, or lists of messages"),
-    ({"chosen": ASKED, "rejected": ASKED}, "'assistant' after the prompt"),
-    ({"chosen": EARLIER, "rejected": EARLIER}, "'assistant' after the prompt"),
+    ({"chosen": ASKED, "rejected": EARLIER}, "'assistant' after the prompt"),
+    ({"chosen": "a", "rejected": "a"}, "two different answers.*got 'a' twice"),
+    ({"chosen": EARLIER, "rejected": EARLIER}, "two different answers under"),
     ({"chosen": [1], "rejected": [2]}, "messages of 'role' and 'content'"),
   ],
 )
