@@ -132,12 +132,12 @@ class LengthBuckets(schema.Options):
     lengths: Length of the rows of each bucket in tokens, rising.
     tokens_per_batch: Tokens of every batch, padding included, over all
       processes: rows times length.
-    assign: Which bucket a document is in: with 'least_waste' the smallest that
-      holds it, and those that none holds are cut; with 'powers_of_two' it is
-      cut into pieces that fill their buckets.
-    stages: How often buckets come, as pairs (from_step, weights by bucket),
-      each until the next begins; None takes buckets as often as they fill
-      batches.
+    assign: How documents are assigned to buckets: 'least_waste' uses the
+      smallest bucket that fits, and cuts documents that fit in none;
+      'powers_of_two' cuts documents into pieces that fill their buckets.
+    stages: How often each bucket is used, as pairs (from_step, weights by
+      bucket), each until the next begins; None uses buckets as often as they
+      fill batches.
   """
 
   lengths: tuple[int, ...] = schema.required(
@@ -183,20 +183,20 @@ class ResolutionBuckets(schema.Options):
   """`buckets.kind='resolution'`: precomputed arrays of a few sizes.
 
   Attributes:
-    sizes: (height, width) of each bucket; None takes those that occur in the
+    sizes: (height, width) of each bucket; None uses the sizes that occur in the
       data.
     fields: Which arrays of a sample batches hold, by name; shape and dtype
       are required where the data does not have them.
     metadata: Which numbers of a sample batches hold, by name.
-    unbucketed: What happens when a sample is of no bucket's size: an 'error',
-      or 'drop' leaves it out.
+    unbucketed: What happens to a sample whose size is not that of a bucket:
+      'error', or 'drop' to leave it out.
     patch_size: Height and width of a patch, which counts as one token for
       `mix.unit='tokens'`.
-    batch_sizes: Samples of a step by bucket ('48x32'), where they are not
+    batch_sizes: Samples per step by bucket ('48x32'), where it is not
       `global_batch_size`.
-    stages: How often buckets come, as pairs (from_step, weights by bucket),
-      each until the next begins; None takes buckets as often as they fill
-      batches.
+    stages: How often each bucket is used, as pairs (from_step, weights by
+      bucket), each until the next begins; None uses buckets as often as they
+      fill batches.
   """
 
   sizes: tuple[tuple[int, int], ...] | None = schema.option(
@@ -296,8 +296,8 @@ class BucketMixOptions(mix_options.MixFields):
   """How several sources share a bucketed run.
 
   Attributes:
-    unit: What weights are shares of: 'samples', 'pixels' (height times width)
-      or 'tokens' (of text without padding; of arrays patches of
+    unit: The unit that weights are shares of: 'samples', 'pixels' (height times
+      width) or 'tokens' (of text, without padding; of arrays, patches of
       `buckets.patch_size`). None is tokens for lengths, and samples for
       resolutions and kind 'weighted'.
   """

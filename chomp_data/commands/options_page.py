@@ -33,10 +33,10 @@ the command line, whether or not the config's file names it:
     --config.data.sources.web.shuffle.kind=full
 
 Lists, mappings and None are written as in Python, and `--config.x.y` alone is
-True. What a section holds depends on its `kind`: when a `kind` is set on the
-command line, options of the file that have no meaning with it are left out,
-and the log says which. A path that does not exist is answered with those that
-do. What batches hold is on the page [formats](formats.md).
+True. The options of a section depend on its `kind`: when a `kind` is set on the
+command line, options of the file that do not apply to it are removed, and the
+log lists them. An unknown path is an error that lists the known ones. The
+fields of batches are on the page [formats](formats.md).
 
 `sources.<name>.shuffle` also has short forms: True is kind 'full', False is
 'none', and a whole number is kind 'era' with this `era_length`. None leaves an

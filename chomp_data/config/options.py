@@ -57,38 +57,39 @@ class RunFields(schema.Options):
   """The fields of `config.data` that all kinds of runs share.
 
   Attributes:
-    seed: Seed of every random choice; each source makes its own of it and of
-      its name.
-    epochs: Passes over each source; None goes on for ever.
-    remainder: What happens to the last rows of an epoch where they fill no
-      batch (in buckets, to those of each source and bucket): 'drop' leaves
-      them out, 'pad' adds filler.
-    worker_count: How many child processes read; with 0 the main process does,
-      and also where they cannot help: where all stores are files that are
-      mapped, and the run has no transforms of its own.
-    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", in
-      place of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An
-      entry whose alias is a declared source is that source at another path.
-      Any other takes rows and shuffle, without its seed, of the source
-      `default`, which is a template and no part of the run unless an entry
-      names it; where none is called so, of the declared sources, which must
-      then have the same.
-    skip: Steps that are left out, pairs (first, last) of data steps, both
-      included: a run goes on with the one after them. Their rows count as
-      taken.
-    prefetch: How many batches are kept ready on devices.
-    timeout_s: Longest wait for one batch, in seconds, until the run ends in an
-      error; packing an epoch and the like do not count.
-    on_peer_failure: What a process does when another one of the run fails or
-      dies: 'raise' an error at the next call of its iterator, or 'exit' at
-      once. Python cannot leave a collective that waits for the other process:
-      with 'raise' too a process exits that makes no such call within
-      `peer_failure_grace_s`.
+    seed: Seed of every random choice. Each source derives its own from it and
+      from the source's name.
+    epochs: Passes over each source; None never ends.
+    remainder: What happens to the last rows of an epoch if they do not fill a
+      batch (in buckets: to those of each source and bucket): 'drop' leaves them
+      out, 'pad' adds padding rows.
+    worker_count: How many child processes read batches; with 0 a thread of the
+      main process reads them. Workers are not started where they cannot help:
+      when all stores are memory-mapped files and the run has no transforms of
+      the user.
+    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", instead
+      of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An entry whose
+      alias is a declared source replaces the path of that source. Any other
+      entry takes `rows` and `shuffle`, except its seed, from the source named
+      `default`, which is a template and not part of the run unless an entry
+      names it; without a source `default`, it takes them from the declared
+      sources, which must then agree.
+    skip: Ranges of data steps to skip, pairs (first, last), both included: the
+      run continues with the step after them. Their rows count as consumed.
+    prefetch: How many batches are prefetched to the devices.
+    timeout_s: Longest wait for one batch, in seconds, before the run raises an
+      error. Time spent on planning, such as packing an epoch, does not count.
+    on_peer_failure: What a process does when another process of the run fails
+      or dies: 'raise' an error at the next call of its iterator, or 'exit' at
+      once. Python cannot leave a collective operation that waits for the failed
+      process; therefore, with 'raise', a process that makes no such call within
+      `peer_failure_grace_s` also exits.
     peer_failure_grace_s: With `on_peer_failure='raise'`, how many seconds a
-      process may take to its next call. Raise it where steps, evaluations or
+      process may take until its next call. Increase it if steps, evaluations or
       compilations take longer.
-    certificate: What checkpoints certify to have been handed out: the 'plan',
-      at no cost, or its 'tokens' too (3 us for 1,000 tokens).
+    certificate: What the certificate in checkpoints covers: the 'plan' of the
+      batches that were read, at no cost, or their 'tokens' too (3 us per 1,000
+      tokens).
   """
 
   seed: int = schema.option(0, shared_options.SEED)
@@ -168,36 +169,38 @@ class TextFields(RunFields):
   """The fields of `config.data` of a run of text.
 
   Attributes:
-    batch_format: Names and meanings of a batch's fields; docs/formats.md
-      lists them.
-    keep_fields: Canonical fields that batches hold beside those of their
-      format, such as `source_id`, `document_id` and `attention_mask`;
+    batch_format: Names and meanings of the fields of a batch, listed in
       docs/formats.md.
-    train_on_eos: Whether the end-of-document token (EOS) is a label.
-    lookahead: Whether batches hold the token after their last column where a
+    keep_fields: Canonical fields that batches hold in addition to those of
+      their format, such as `source_id`, `document_id` and `attention_mask`;
+      docs/formats.md lists them.
+    train_on_eos: Whether the end-of-document token (EOS) is trained on as a
+      label.
+    lookahead: Whether batches hold the token after their last column if the
       document continues there, so that the last column has a label too. It has
       no effect on splices and windows.
-    num_targets: How many targets each column has: with D, batches hold
-      `targets`, `targets_2`, ..., the tokens 1 .. D places later in the same
-      document, and a `target_mask` of each; docs/targets.md.
-    document_id: Whether batches hold `document_id`, which names the documents
-      of each row.
+    num_targets: How many targets each column has. With D, batches hold
+      `targets`, `targets_2`, ... (the tokens 1 to D places later in the same
+      document) and a `target_mask` for each.
+    document_id: Whether batches hold `document_id`, the numbers of the
+      documents in each row.
     columns: Columns of the stores that batches hold, names or pairs (name, fill
       value); without a fill value, all sources must have the column, and 0
       stands where it has no value; docs/columns.md.
-    tombstones: Documents and spans that are gone from some data steps on,
-      pairs (from_step, file of JSON lines); docs/edits.md says which lines.
-    balance: How the rows of a batch are dealt to its shards: None as they are
-      planned, 'attention' so that sums of squared segment lengths are alike.
-      Where rows stand is no part of a state: it may change at any resume.
-    balance_shards: Over how many shards `balance` deals; None is as many as
-      the sharding cuts a batch's rows into.
+    tombstones: Documents and spans to remove from given data steps on, pairs
+      (from_step, file of JSON lines); docs/edits.md describes the lines.
+    balance: How the rows of a batch are assigned to its shards: None in planned
+      order, 'attention' so that the sums of squared segment lengths are
+      similar. The assignment is not part of a checkpoint's state, so it may
+      change at any resume.
+    balance_shards: How many shards `balance` assigns rows to; None is the
+      number of shards of the batch dimension of the sharding.
     device_fields: Whether fields of text are sent to devices in 16 bits, and
-      masks in one bit a position, and widened there: 'never', 'always', or
-      'auto', which does so where all devices are accelerators. No accelerator
-      has run it yet, so the default is 'never'. Batches are the same, so it may
-      change at any resume; with a transform of batches on the host they are
-      sent in full.
+      masks in one bit per position, and widened there: 'never', 'always', or
+      'auto' (if all devices are accelerators). It has not been run on an
+      accelerator yet, so the default is 'never'. Batches are the same, so it
+      may change at any resume. With a user's transform of batches on the host,
+      fields are sent in full width.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
@@ -354,18 +357,18 @@ class RowFields(TextFields):
 
   Attributes:
     seq_len: Length of a row in tokens.
-    global_batch_size: Rows of a step over all processes; None where
-      `batch_size_schedule` says them.
-    batch_size_schedule: Rows of a step from some steps on, pairs (from_step,
-      rows) that begin at data step 0, in place of `global_batch_size`. Each
-      size is a static shape of its own.
-    mask_boundary_loss: Whether a document's last token is kept from being
-      trained to predict the first token of the next document in its row.
-    shuffle_cache_bytes: Most bytes that block shuffles keep in memory, over
-      all sources; windows that need more are narrowed.
-    start_after: Work directory of an earlier run, or one of its checkpoints:
-      the first epoch of each source is what that run had not handed out of
-      its epoch, in other rows or another order; docs/edits.md.
+    global_batch_size: Rows per step over all processes; None if
+      `batch_size_schedule` is set.
+    batch_size_schedule: Rows per step by data step, pairs (from_step, rows)
+      that begin at data step 0, instead of `global_batch_size`. Each size is a
+      separate static shape.
+    mask_boundary_loss: Whether the loss mask excludes a document's last token,
+      whose next token in the row is the first of another document.
+    shuffle_cache_bytes: Most bytes that block shuffles cache in memory, over
+      all sources; windows that need more get fewer blocks.
+    start_after: Work directory of an earlier run, or one of its checkpoints.
+      The first epoch of each source is the part of its epoch that the earlier
+      run had not read, possibly in other rows or another order; docs/edits.md.
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
@@ -525,17 +528,18 @@ class SourceOptions(schema.Options):
   """One entry of `config.data.sources`.
 
   Attributes:
-    store: Path of the data, or paths of several stores that are read as one,
-      one after the other; in a config file also what `stores.from_source`
-      returns. One that is appended when a run resumes joins at the
-      source's next epoch; the log says the `joined` that tells so.
+    store: Path of the store, or a list of paths that are read as one, one after
+      the other; in a config file also what `stores.from_source` returns. A
+      store that is appended when a run resumes joins at the source's next
+      epoch, and the log shows the value of `joined` that records this.
     joined: The epoch of the source at which each store joined; None is the
-      first one for all, unless the state that a run resumes from tells.
-    weight: Share of the source in a mix that sets no `mix.weights`; None is 1.
-    max_epochs: Passes over the source in a mix; None takes the run's `epochs`.
-    cache_dir: A local directory that keeps chunks of a store at a URL, for all
-      processes and runs that name it; None keeps none on disk.
-    cache_dir_bytes: Most bytes of that directory.
+      first epoch for all, unless the state that the run resumes from says
+      otherwise.
+    weight: Share of the source in a mix without `mix.weights`; None is 1.
+    max_epochs: Passes over the source in a mix; None uses the run's `epochs`.
+    cache_dir: A local directory that caches chunks of a store at a URL, shared
+      by all processes and runs that name it; None caches none on disk.
+    cache_dir_bytes: Most bytes of `cache_dir`.
     rows: The options of its rows (or samples), a section.
     shuffle: Their order, a section.
     store_options: What data of its kind does not say of itself, by the name of

@@ -189,13 +189,12 @@ class MixFields(schema.Options):
   Attributes:
     kind: Whether weights are shares of tokens ('token_balanced') or of rows
       ('weighted'), unless `unit` says otherwise.
-    weights: Share of each source, by name; None takes
-      `sources.<name>.weight`.
-    stages: Other weights from some steps on, as pairs (from_step, weights); a
-      source that a stage does not name has no rows in it. The first may begin
-      at step 0, instead of `weights`.
+    weights: Share of each source, by name; None uses `sources.<name>.weight`.
+    stages: Weights by step, as pairs (from_step, weights), each until the next
+      begins; a source that a stage does not name has no rows in it. The first
+      may begin at step 0, instead of `weights`.
     exhaustion: What happens when a source has completed its passes: 'drop'
-      continues with the others; the other names are the stopping strategies of
+      continues with the others; the other values are the stopping strategies of
       Hugging Face's `interleave_datasets`.
     allow_tokenizer_differences: Whether sources whose tokens were made by
       different tokenizers may be mixed.
@@ -305,9 +304,9 @@ class MixOptions(MixFields):
   """How several sources share a run of rows.
 
   Attributes:
-    unit: What weights are shares of: 'tokens', 'rows' or 'loss_tokens' (tokens
-      that are trained on); None is tokens for 'token_balanced' and rows for
-      'weighted'.
+    unit: The unit that weights are shares of: 'tokens', 'rows' or 'loss_tokens'
+      (tokens that are trained on). None is tokens for 'token_balanced' and rows
+      for 'weighted'.
     resume_state: How far an earlier run read each source, as returned by its
       `resume_state`; this run continues from there. Entries of unknown sources
       are stored again and have no effect.

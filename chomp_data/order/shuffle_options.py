@@ -22,25 +22,25 @@ class ShuffleOptions(schema.Options):
   """How a source's rows are ordered.
 
   Attributes:
-    kind: The order of rows: 'none' keeps that of the source, 'full' permutes
-      the whole epoch, 'era' a permutation of each `era_length` rows, 'block' a
-      permutation of blocks, and then of the rows of each few blocks.
-    io_block_size: Rows of a block; None is the rows of one chunk of the store.
-      Rows of kind 'bin' have packing windows as blocks, and need None.
-    window_blocks: Blocks of a window, whose rows are permuted together; None is
-      8, or with lanes as many per lane as make about 8 in a batch.
-    cache_windows: Windows kept in memory if the store is not read through
-      memory maps; None is 8, or fewer if `shuffle_cache_bytes` needs it.
-    perm_type: The permutation: 'feistel', or 'linear', which mixes badly and
-      exists for comparison.
-    era_length: Rows of an era, which are permuted together.
-    lanes: Divides the blocks among lanes, so that processes, and workers of
-      each, need not read each other's blocks if their numbers divide `lanes`.
-      None is one order without lanes. The order depends on this option, and
-      not on the number of processes and workers.
-    lane_rows: Consecutive rows of a lane, with exactly `lanes` lanes; None
-      makes one lane for each of `lanes` parts of a batch in each of `lanes`
-      steps; in a mix, one for each part.
+    kind: The order of rows: 'none' keeps the order of the source, 'full'
+      permutes the whole epoch, 'era' permutes each `era_length` rows, 'block'
+      permutes blocks, and then the rows of each window of a few blocks.
+    io_block_size: Rows per block; None is the rows of one chunk of the store.
+      Blocks of rows of kind 'bin' are packing windows, which require None.
+    window_blocks: Blocks per window, whose rows are permuted together; None is
+      8, or with lanes as many per lane as make about 8 per batch.
+    cache_windows: Windows cached in memory if the store is not memory-mapped;
+      None is 8, or fewer if `shuffle_cache_bytes` requires it.
+    perm_type: The permutation: 'feistel', or 'linear', which shuffles poorly
+      and exists for comparison.
+    era_length: Rows per era, which are permuted together.
+    lanes: Divides the blocks among this many lanes, so that processes and
+      workers whose numbers divide `lanes` do not read each other's blocks. None
+      is one order without lanes. The order depends on this option, not on the
+      number of processes and workers.
+    lane_rows: Consecutive rows per lane, with exactly `lanes` lanes. None makes
+      one lane for each of `lanes` parts of a batch in each of `lanes` steps (in
+      a mix, one for each part).
     seed: Seed of this order; None derives one from the run's seed.
   """
 

@@ -47,14 +47,14 @@ class FimOptions(schema.Options):
   """The section `rows.fim`: documents that are rearranged.
 
   Attributes:
-    rate: Share of the pieces that are rearranged, among those that hold the end
-      of their document.
-    spm_rate: Share of the rearranged pieces whose suffix comes first (SPM);
-      in the others the prefix does (PSM).
+    rate: Fraction of pieces that are rearranged, among those that contain the
+      end of their document.
+    spm_rate: Fraction of rearranged pieces whose suffix is first (SPM); in the
+      others the prefix is first (PSM).
     prefix_id: Id of the sentinel before the prefix.
     suffix_id: Id of the sentinel before the suffix.
     middle_id: Id of the sentinel before the middle.
-    cut: Where pieces are cut: 'token', between two tokens.
+    cut: Where pieces are split: 'token' is between two tokens.
     train_sentinels: Whether sentinels are trained on as labels.
   """
 

@@ -22,13 +22,12 @@ class AddedTokenOptions(options_lib.FillerOptions):
   """Tokens that are added to the documents of a row.
 
   Attributes:
-    add_bos: Whether a begin-of-document token is put before each document; an
-      error where the stored documents have one.
-    add_eos: Whether an end-of-document token is put after each document; an
-      error where the stored documents have one, and where it is missing and
-      only it ends the last answers of chats.
-    bos_token_id: Id of the begin-of-document token; None takes the
-      tokenizer's.
+    add_bos: Whether to add a begin-of-document token before each document; an
+      error if the stored documents already have one.
+    add_eos: Whether to add an end-of-document token after each document; an
+      error if the stored documents already have one, or if it is False and
+      nothing else ends the last answers of chats.
+    bos_token_id: Id of the begin-of-document token; None uses the tokenizer's.
   """
 
   add_bos: bool = schema.option(False, schema.boolean())
@@ -42,15 +41,15 @@ class PackingOptions(AddedTokenOptions):
   """Options that both packers have.
 
   Attributes:
-    reset_positions: Whether positions start again from 0 at each document.
-    shuffle_documents: In which order documents are packed: 'none' as they are
-      stored, 'block' mixed by blocks of neighbours, 'full' in any order, which
-      costs a pass over all lengths.
-    reshuffle_documents: Whether `shuffle_documents` gives each epoch another
-      order.
-    document_block: Documents of a block of `shuffle_documents='block'`; None
-      is about 128.
-    document_slots: How many documents of a row `document_id` names at most.
+    reset_positions: Whether positions restart from 0 at each document.
+    shuffle_documents: The order in which documents are packed: 'none' as
+      stored, 'block' permuted in blocks of neighbours, 'full' permuted over the
+      whole store, which costs a pass over all lengths.
+    reshuffle_documents: Whether `shuffle_documents` uses a new order in each
+      epoch.
+    document_block: Documents per block of `shuffle_documents='block'`; None is
+      about 128.
+    document_slots: Most documents of a row that `document_id` holds.
   """
 
   reset_positions: bool = schema.option(True, schema.boolean())
@@ -75,8 +74,8 @@ class SequentialOptions(PackingOptions):
   """`rows.kind='sequential'`: one stream of tokens, cut every seq_len.
 
   Attributes:
-    tail: What becomes of the tokens after the last whole row of an epoch:
-      'pad' keeps them in a padded row, 'drop' leaves them out.
+    tail: What happens to the tokens after the last full row of an epoch: 'pad'
+      puts them in a padded row, 'drop' leaves them out.
   """
 
   tail: str = schema.option("pad", schema.choice(("pad", "drop")))
@@ -87,22 +86,22 @@ class BinOptions(PackingOptions):
   """`rows.kind='bin'`: whole documents packed into rows by windows.
 
   Attributes:
-    packing_algorithm: How documents share rows: 'ffd' (First-Fit-Decreasing)
-      cuts no document that fits in a row; 'exact' makes the fewest rows,
+    packing_algorithm: How documents share rows: 'ffd' (first-fit decreasing)
+      never cuts a document that fits in a row; 'exact' makes the fewest rows,
       ceil(tokens / seq_len) per window, and cuts the few documents that do not
-      fit in them.
-    packing_buffer_docs: Documents of a window; they are packed together.
-    packing_max_docs_per_bin: Most documents of a row; None sets no limit, and
-      'exact' needs None.
+      fit.
+    packing_buffer_docs: Documents per packing window, which are packed
+      together.
+    packing_max_docs_per_bin: Most documents per row; None sets no limit, and
+      'exact' requires None.
     long_documents: What happens to documents longer than a row: 'cut' into
       full rows and a remainder, 'truncate' to one row, or 'drop'.
-    shuffle_rows: Whether the rows of a window come in random order, a new one
-      in every epoch; else those of the longest documents come first.
-    pair_slots: Of preference pairs, which are packed as one document each, the
-      most of a row, and the width of `pair_mask`; docs/pairs.md.
+    shuffle_rows: Whether the rows of a window are in random order, new in each
+      epoch; otherwise rows with the longest documents are first.
+    pair_slots: Most preference pairs per row, and the width of `pair_mask`.
     long_pairs: What happens to preference pairs longer than a row: 'drop', or
-      'truncate_prompt', which leaves out the start of the prompt, as many
-      tokens of both halves, and drops pairs whose prompt is too short.
+      'truncate_prompt', which removes the start of the prompt, equally in both
+      halves, and drops pairs whose prompt is too short.
     fim: Which documents are rearranged for fill-in-the-middle, a section; None
       is none.
   """

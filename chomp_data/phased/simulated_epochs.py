@@ -46,7 +46,7 @@ class SimulatedEpochs(schema.Options):
 
   Attributes:
     target_tokens: Tokens of the run whose epochs are simulated.
-    run_tokens: Tokens of this run. Each source has this part of its documents:
+    run_tokens: Tokens of this run. Each source is restricted to documents with
       run_tokens / target_tokens of its tokens.
   """
 

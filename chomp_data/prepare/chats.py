@@ -107,8 +107,8 @@ class ChatOptions:
   Attributes:
     template: A file of Jinja that makes text of a chat, as chat models bring
       one; by default messages stand below the names of their roles.
-    tools_key: The key of a record's tools, which the template gets; empty
-      reads none.
+    tools_key: The key of a record's tools, which are passed to the template;
+      empty for none.
     template_kwargs: Variables of the template, a JSON object.
     template_kwargs_key: The key of a record's own variables of the template,
       an object.
@@ -116,12 +116,12 @@ class ChatOptions:
       role=from,content=value for ShareGPT, with --messages_key=conversations.
     message_roles: Roles to rename, as human=user,gpt=assistant, which is the
       default with --message_keys.
-    turns: What is made of a chat: one document ('all'), one that trains on its
-      last answer only ('last'), or a document of each answer after its prompt
-      ('each').
+    turns: How a chat becomes documents: one document ('all'), one that trains
+      on its last answer only ('last'), or one document per answer with the
+      messages before it as prompt ('each').
     parse_arguments: Parse arguments of tool calls that are JSON strings, for
       templates that expect objects.
-    allow_open_turns: Accept answers that nothing ends which is trained on.
+    allow_open_turns: Accept answers that do not end in a trained token.
     tokens: Names and texts of special tokens that a template may spell, as
       ('bos_token', '<s>').
     special: The texts of all special tokens.

@@ -60,26 +60,26 @@ class Options(records.DocumentOptions):
       where ** recurses.
     output: The directory to create, or s3://, gs:// or az://; required without
       --preview.
-    exclude: A pattern, as '*/tests/*', of files to leave out; their path below
-      the input or their whole path matches it.
+    exclude: A pattern of files to leave out, as '*/tests/*', matched against
+      their path below the input and against their whole path.
     tokenizer: Which tokenizer.
     train: A tokenizer to train on the inputs instead, or None.
     id_required: Whether a document must have an id.
-    duplicates: What becomes of documents whose text is that of one before
-      them: 'drop' leaves them out and counts them, at the cost of reading all
-      inputs twice; for up to 10^9 documents.
-    engine: What calls workers: 'pool' is processes of this machine, 'beam' is
-      Apache Beam, with flags of Beam's own after all others and --.
+    duplicates: What happens to documents with the same text as an earlier one:
+      'drop' leaves them out and counts them, at the cost of reading all inputs
+      twice; for up to 10^9 documents.
+    engine: What runs the workers: 'pool' uses processes of this machine, 'beam'
+      uses Apache Beam, whose own flags follow after `--`.
     engine_flags: Flags of the engine's own.
     workers: Processes that tokenize; 0 and 1 use this one.
-    format: 'zarr', or 'array_record': one record of token ids a document,
-      which stock Grain and others read, too.
-    compression: 'none' is read through memory maps; 'zstd' is about half the
+    format: 'zarr', or 'array_record' with one record of token ids per document,
+      which stock Grain and others can read too.
+    compression: 'none' is read through memory maps; 'zstd' takes about half the
       bytes.
-    on_error: What a file that is no text and a line that is no document do:
-      end the run, or be skipped and counted in the summary and in the store's
-      manifest.
-    overwrite: Replace a store of other inputs or options at --output.
+    on_error: What happens to files that are not text and lines that are not
+      documents: 'fail' ends the run, 'skip' leaves them out and counts them in
+      the summary and in the store's manifest.
+    overwrite: Replace a store with other inputs or options at --output.
     chunk: Elements of a chunk.
     shard_bytes: Bytes of input files that make one part.
   """
@@ -170,8 +170,8 @@ class CommandOptions:
   """What only the command has.
 
   Attributes:
-    preview: Write nothing, and print the tokens of this many documents, those
-      that are trained on marked with +.
+    preview: Write nothing; print the tokens of this many documents, with +
+      before those that are trained on.
   """
 
   preview: int | None = option_fields.option(

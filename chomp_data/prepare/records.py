@@ -47,44 +47,46 @@ class DocumentOptions:
   Attributes:
     text_key: The key of the text in a JSON line, or its column; 'meta.text' is
       the text in an object 'meta'.
-    id_key: The key of a document's id, a string or an integer, in a JSON line;
-      a document without one is called by its file and line, and a key that is
-      given and that no document has is an error.
-    meta_key: The key of a string or a number in a JSON line that the store
-      keeps of each document, for groups of documents (rows.group_by_meta).
-    meta_keys: The keys of several such values, with commas between them, in
-      place of --meta_key; by them documents are selected (rows.doc_meta) and
-      grouped (rows.group_by_meta).
-    meta_default: What the store keeps of documents without a key of --meta_key
-      or --meta_keys, which are errors otherwise; may be empty.
-    max_document_bytes: The most bytes of a line, of a text file, and of a text
-      in a table, since reading one takes up to ten times as much memory; a
-      longer one is no document.
-    encoding_errors: What text that is not UTF-8 is: an error, or read with
-      U+FFFD for its bad bytes (by the byte tokenizer, text files as they are).
-    filter: A function of yours that says which documents are kept, as
-      'package.module:function', found in PYTHONPATH; the others are counted by
-      what it returns.
-    messages_key: The key of a chat in the place of a text, a list of {'role',
-      'content'}; what the assistant says is trained on, and nothing else.
+    id_key: The key of a document's id, a string or an integer. A document
+      without one is named after its file and line. It is an error if the key is
+      set and no document has it.
+    meta_key: The key of a string or a number to store with each document, for
+      groups of documents (rows.group_by_meta).
+    meta_keys: Several such keys, separated by commas, instead of --meta_key;
+      documents can be selected (rows.doc_meta) and grouped (rows.group_by_meta)
+      by them.
+    meta_default: The value for documents without a key of --meta_key or
+      --meta_keys, which are errors otherwise; may be empty.
+    max_document_bytes: Most bytes of a line, a text file, or a text in a table;
+      reading one takes up to ten times as much memory. A longer one is
+      rejected.
+    encoding_errors: How text that is not UTF-8 is handled: 'strict' rejects it,
+      'replace' reads it with U+FFFD for invalid bytes (text files with the byte
+      tokenizer: as they are).
+    filter: A function that decides which documents are kept, as
+      'package.module:function', importable from PYTHONPATH; the others are
+      counted by the reason that it returns.
+    messages_key: The key of a chat, a list of {'role', 'content'}, instead of a
+      text; only the assistant's messages are trained on.
     chat: How chats become documents.
-    prompt_key: The key of what comes before the text of --completion_key, or
-      before both answers of a preference pair, and is not trained on, in the
-      place of a text.
-    completion_key: The key of what is trained on after --prompt_key.
-    chosen_key: The key of the answer that is preferred, with --rejected_key in
-      the place of a text, a text or a list of messages; documents 2k and 2k + 1
-      of the store are the halves of pair k, trained on after --prompt_key, or
+    prompt_key: The key of the prompt, which is before the text of
+      --completion_key, or before both answers of a preference pair, and is not
+      trained on.
+    completion_key: The key of the completion, which is after --prompt_key and
+      is trained on.
+    chosen_key: The key of the preferred answer, a text or a list of messages,
+      with --rejected_key instead of a text. Documents 2k and 2k + 1 of the
+      store are the halves of pair k; they are trained on after --prompt_key, or
       after the messages that both begin with.
-    rejected_key: The key of the other answer.
-    weight_key: The key of a document's weight in training, a number of 0 or
-      more.
-    ids_key: The key of a list of token ids in the place of a text, of the
-      tokenizer that --tokenizer or --vocab_size and special ids name.
-    column: A column of --ids_key's tokens and its key, as
-      'teacher:float16[8]@target' for 8 numbers per token that are of the
+    rejected_key: The key of the rejected answer.
+    weight_key: The key of a document's weight in the loss, a number of at least
+      0.
+    ids_key: The key of a list of token ids instead of a text; --tokenizer, or
+      --vocab_size and the special ids, describe their tokenizer.
+    column: A column per token of --ids_key and its key, as
+      'teacher:float16[8]@target' for 8 numbers per token that belong to the
       prediction of the next one; docs/columns.md.
-    document_column: A column of documents and its key, as 'margin:float32'.
+    document_column: A column per document and its key, as 'margin:float32'.
   """
 
   text_key: str = _key("text", option_fields.ALWAYS)

@@ -28,18 +28,18 @@ class DecoderConfig(schema.Options):
   """The fields of `config.model`.
 
   Attributes:
-    vocab_size: All token ids are below it; tools/train.py takes the stores'
-      where a config has none.
-    max_positions: All positions are below it; tools/train.py takes the length
-      of the longest row where a config has none.
+    vocab_size: Size of the vocabulary; if it is not set, chomp-train uses the
+      stores' vocabulary.
+    max_positions: Number of positions; if it is not set, chomp-train uses the
+      length of the longest row.
     d_model: Width of the residual stream.
-    num_layers: How many blocks the decoder has.
-    num_heads: How many attention heads each block has.
+    num_layers: Number of decoder blocks.
+    num_heads: Number of attention heads per block.
     mlp_dim: Width of each block's gated MLP.
-    position_embedding: How positions enter: 'rope' sees only differences of
-      positions, 'learned' adds one vector for each position.
-    attention: What a token attends to: with 'segment' earlier columns of its
-      segment, with 'stream' every earlier column of the row, filler included.
+    position_embedding: How positions are encoded: 'rope' by their differences,
+      'learned' by one vector per position.
+    attention: What a token attends to: 'segment' is earlier columns of its
+      segment, 'stream' every earlier column of the row, including padding.
     tie_embeddings: Whether the output layer is the embedding, transposed.
     dtype: Type of activations; parameters and logits stay float32.
   """

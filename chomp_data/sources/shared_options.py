@@ -36,13 +36,14 @@ class FillerOptions(schema.Options):
   """Options of the positions without a document, which are padding.
 
   Attributes:
-    filler: The token of positions without a document.
-    trailing_filler_in_segment: Whether padding after a document keeps the
-      document's segment id, or gets 0.
-    pad_token_id: Id that rows are padded with; None takes the tokenizer's
-      padding token, or where it has none its EOS, or id 0 without an EOS, and
-      logs which. Padding is never trained on.
-    eos_token_id: Id of the end-of-document token; None takes the tokenizer's.
+    filler: The token at padding positions: the padding token or the
+      end-of-document token.
+    trailing_filler_in_segment: Whether padding after a document has the
+      document's segment id instead of 0.
+    pad_token_id: Id of the padding token. None uses the tokenizer's padding
+      token, else its EOS, else id 0, and logs which. Padding is never trained
+      on.
+    eos_token_id: Id of the end-of-document token; None uses the tokenizer's.
   """
 
   filler: str = schema.option("pad", schema.choice(("pad", "eos")))

@@ -123,30 +123,31 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   Attributes:
     mode: Whether a row holds a copy of part of a document, at some column
       ('splice'), or a window of seq_len tokens that fills it ('slide').
-    content_start_mode: Where in a document copies start, and where in the row
-      they are placed: 'coverage_balanced' anywhere, at the row's end;
-      'slide_within' anywhere, at every column; 'anchor_start' at the document's
-      start; 'cyclic_roll' anywhere, with the document's start after its end.
+    content_start_mode: Where copies start in a document, and where they are
+      placed in the row: 'coverage_balanced' starts anywhere and places at the
+      row's end; 'slide_within' starts anywhere and places at every column;
+      'anchor_start' starts at the document's start; 'cyclic_roll' starts
+      anywhere and wraps around to the document's start.
     content_length: Most tokens of a copy, K; None is as many as fit.
-    content_stride: Tokens between one start and the next.
-    offset_stride: Columns between one place of a copy and the next; not for
+    content_stride: Tokens between successive starts.
+    offset_stride: Columns between successive places of a copy; not for
       'coverage_balanced', which has one place.
-    offset_domain: Which columns a copy may begin at: 'tight' so that what is
-      left of the document fits, 'grid' so that K tokens fit, 'frame' any,
-      where the row may cut it. None is 'tight', or 'frame' where K is None or
-      at least seq_len.
-    min_copy_len: Shorter copies are not made, in tokens.
-    alpha: How strongly starts near a document's edges are preferred; 0 is not
-      at all.
+    offset_domain: Columns at which a copy may begin: 'tight' so that the rest
+      of the document fits, 'grid' so that K tokens fit, 'frame' any column,
+      where the row may cut the copy. None is 'tight', or 'frame' if K is None
+      or at least seq_len.
+    min_copy_len: Length of the shortest copy, in tokens.
+    alpha: How strongly starts near a document's edges are preferred; 0 for no
+      preference.
     adaptive_k: Whether documents shorter than K are copied whole.
-    offset_jitter: How many columns left of the row's end a copy may end, at
-      most.
+    offset_jitter: Most columns between the end of a copy and the end of the
+      row.
     jitter_mode: How the columns of `offset_jitter` are chosen: 'uniform' at
-      random, or 'low_discrepancy' each in turn.
-    epoch_length: Rows of an epoch; None is one row for each start and place.
-    shuffle_content: Whether starts come in random order, another one each
-      epoch; a number shuffles only within groups of that many.
-    shuffle_offsets: Whether the places of each start come in random order; a
+      random, or 'low_discrepancy' in an evenly spread sequence.
+    epoch_length: Rows per epoch; None is one row for each start and column.
+    shuffle_content: Whether starts are in random order, new in each epoch; a
+      number shuffles only within groups of that many.
+    shuffle_offsets: Whether the places of each start are in random order; a
       number shuffles only within groups of that many.
     content_seed: Seed of `shuffle_content`; None derives one from the run's
       seed.
@@ -251,10 +252,10 @@ class SpliceOptions(ScheduleOptions):
   """One document.
 
   Attributes:
-    doc_select_mode: Which document is read where neither `doc_index` nor
-      `doc_key` names one.
-    doc_index: Number of the document in the store; if its length is outside
-      the limits, `doc_select_mode` chooses another, with a warning.
+    doc_select_mode: Which document is read if neither `doc_index` nor `doc_key`
+      names one.
+    doc_index: Number of the document in the store. If its length is outside the
+      limits, `doc_select_mode` chooses another, with a warning.
   """
 
   doc_select_mode: str = schema.option(
@@ -292,24 +293,24 @@ class ShareOptions(schema.Options):
   """Options of which documents are read when, and how often.
 
   Attributes:
-    curriculum_start: With how many documents the run begins where
+    curriculum_start: With how many documents the run starts if
       `curriculum_every` is set; None is 1.
     curriculum_every: After how many rows of the source one more document is
-      added; None reads all from the first row on.
-    content_length_schedule: Other values of `content_length` from some rows of
-      the source on, as pairs (from_row, content_length).
-    groups: Ids of documents by the name of their group; rows are shared by
-      groups first, then by the documents of each. Documents in no group form
-      the group 'rest'.
-    group_by_meta: Whether groups are what tools/prepare.py --meta_key stored
-      of each document, or the name of a field of --meta_keys whose values are
-      the groups; documents without a value form the group 'rest'.
+      added; None uses all documents from the first row on.
+    content_length_schedule: Values of `content_length` by row of the source, as
+      pairs (from_row, content_length).
+    groups: Ids of documents by name of group; rows are divided among groups
+      first, then among the documents of each. Documents in no group form the
+      group 'rest'.
+    group_by_meta: True to group documents by the value stored with
+      `chomp-prepare --meta_key`, or the name of a field of --meta_keys to group
+      by; documents without a value form the group 'rest'.
     group_by_length: Lengths in tokens at which the next group of documents
       begins: (1_000, 10_000) makes the groups '0..999', '1000..9999' and
       '10000..'.
-    group_weights: Shares of groups, by name; others weigh 1.
-    doc_overrides: Other `content_stride` and `alpha` for single documents, by
-      their ids.
+    group_weights: Shares of groups, by name; others have weight 1.
+    doc_overrides: Values of `content_stride` and `alpha` for single documents,
+      by id.
   """
 
   curriculum_start: int | None = schema.option(
@@ -352,16 +353,16 @@ class MultiSpliceOptions(ScheduleOptions, ShareOptions):
 
   Attributes:
     num_docs: How many documents are read; None is all within the limits.
-    strict_num_docs: Whether it is an error where fewer documents are within
-      the limits; else the longest of the others fill up.
-    balance_mode: How often each document is read: 'by_temperature' by its
-      length to the power of `balance_tau`, 'by_coverage' by its length,
-      'by_document' all equally often, 'enumerate' once for each start and
-      place.
-    balance_tau: Power of the length for 'by_temperature': 1 is by length, 0
-      equally often.
-    doc_weights: How much more often single documents are read, by their ids;
-      others weigh 1.
+    strict_num_docs: Whether it is an error if fewer documents are within the
+      limits; otherwise the longest of the others are added.
+    balance_mode: How often each document is read: 'by_temperature' in
+      proportion to its length to the power of `balance_tau`, 'by_coverage' in
+      proportion to its length, 'by_document' all equally often, 'enumerate'
+      once for each start and column.
+    balance_tau: Exponent of the length for 'by_temperature': 1 is in proportion
+      to length, 0 is equally often.
+    doc_weights: Weights of single documents, by id, that multiply how often
+      they are read; others have weight 1.
   """
 
   num_docs: int | None = schema.option(10, schema.optional(schema.integer(1)))
@@ -521,14 +522,14 @@ class WindowOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   """Windows of seq_len tokens at column 0 over each document.
 
   Attributes:
-    doc_select_mode: In which order documents are read, and which of them where
+    doc_select_mode: The order in which documents are read, and which of them if
       `num_docs` is set.
     num_docs: How many documents are read; None is all within the limits.
-    strict_num_docs: Whether it is an error where fewer documents are within
-      the limits; else the longest of the others fill up.
-    stride: Tokens from one window to the next; None is seq_len. The last
-      window ends with the document.
-    min_copy_len: Shorter documents are left out, in tokens.
+    strict_num_docs: Whether it is an error if fewer documents are within the
+      limits; otherwise the longest of the others are added.
+    stride: Tokens from the start of one window to the next; None is seq_len.
+      The last window ends with the document.
+    min_copy_len: Length of the shortest document that is read, in tokens.
   """
 
   doc_select_mode: str = schema.option(

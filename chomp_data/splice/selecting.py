@@ -118,17 +118,19 @@ class SelectionOptions(schema.Options):
 
   Attributes:
     doc_select_mode: Which documents are taken first.
-    min_doc_length: Shorter documents are left out, in tokens.
-    max_doc_length: Longer documents are left out, in tokens.
-    restrict_to_training_subset: Whether only documents are taken that another,
+    min_doc_length: Shortest document that is read, in tokens; None for no
+      limit.
+    max_doc_length: Longest document that is read, in tokens; None for no limit.
+    restrict_to_training_subset: Whether to read only documents that another,
       unshuffled run over the same store reads: the first seq_len *
       `initial_batch_size` * `max_train_batches` tokens.
-    initial_batch_size: Rows of a batch of that other run.
-    max_train_batches: Batches of that other run.
-    doc_key: Id of the document that is read, or a pattern of ids such as
-      'law/*', whose documents are the candidates: '*' is any text, '?' any
-      character, '[ab]' one of these. Where a document has this very text as
-      its id, it is that document.
+    initial_batch_size: Rows per batch of the run that
+      `restrict_to_training_subset` refers to.
+    max_train_batches: Batches of the run that `restrict_to_training_subset`
+      refers to.
+    doc_key: Id of the document to read, or a pattern of ids such as 'law/*'
+      that selects candidates: '*' is any text, '?' any character, '[ab]' one of
+      these. An id that equals the text takes precedence over the pattern.
     doc_meta: Values of metadata fields that documents must have, such as
       {'lang': 'en', 'source': ('wiki', 'books')}, of a store that was prepared
       with --meta_keys.

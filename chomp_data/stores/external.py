@@ -24,10 +24,11 @@ class TokenOptions(schema.Options):
   """What a corpus of token ids does not say of itself.
 
   Attributes:
-    vocab_size: All token ids are below it, special ones included.
-    pad_id: Id of the padding token; None says that there is none.
-    eos_id: Id of the end-of-document token; None says that there is none.
-    bos_id: Id of the begin-of-document token; None says that there is none.
+    vocab_size: Size of the vocabulary; all token ids, including special ones,
+      are below it.
+    pad_id: Id of the padding token; None if there is none.
+    eos_id: Id of the end-of-document token; None if there is none.
+    bos_id: Id of the begin-of-document token; None if there is none.
     adds_bos: Whether documents begin with `bos_id`.
     adds_eos: Whether documents end with `eos_id`.
     tokenizer: Name of the tokenizer that made the ids; it is part of the

@@ -392,7 +392,8 @@ def from_source(
       reads elements of several batches.
     lengths: int[N], the tokens of each element, or the path of a .npy file of
       them, which each process maps.
-    vocab_size: All token ids are below it, special ones included.
+    vocab_size: Size of the vocabulary; all token ids, including special ones,
+      are below it.
     fingerprint: Names this version of the data. States of runs hold it: change
       it when the data change.
     cache_bytes: Most bytes of tokens that are kept of elements.

@@ -57,10 +57,10 @@ class SequenceLayout(schema.Options):
   Attributes:
     kind: 'contiguous', 'dual_chunk_swap' ('zigzag' is another name) or
       'striped'.
-    shards: How many shards the columns are cut into.
+    shards: How many shards the columns are split into.
     fields: Fields of a user's transforms whose second axis is the columns.
-    row_fields: Fields of a user's transforms of which it is not, although it is
-      as long.
+    row_fields: Fields of a user's transforms whose second axis is not the
+      columns, although it has the same length.
   """
 
   kind: str = schema.required(schema.choice((*_KINDS, *_ALIASES)))

@@ -102,9 +102,12 @@ class TokenizerSpec:
   Attributes:
     source: 'byte' (the bytes of UTF-8, 259 ids), or the path of a Hugging Face
       tokenizer.json, a SentencePiece .model or a tiktoken file.
-    pad_token: The padding token; by default one of the usual names.
-    eos_token: The end-of-document token; by default one of the usual names.
-    bos_token: The begin-of-document token; by default one of the usual names.
+    pad_token: The padding token; by default the first of the usual names that
+      the vocabulary has.
+    eos_token: The end-of-document token; by default the first of the usual
+      names that the vocabulary has.
+    bos_token: The begin-of-document token; by default the first of the usual
+      names that the vocabulary has.
     pattern: How a tiktoken file's texts are split: a regular expression, or
       one of r50k_base, cl100k_base, o200k_base; known for the files of these.
     special_tokens: A special token of a tiktoken file, as

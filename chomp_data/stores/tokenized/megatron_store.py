@@ -44,12 +44,12 @@ class MegatronOptions(external.TokenOptions):
   """What a Megatron corpus does not say of itself.
 
   Attributes:
-    eos_id: Id of the end-of-document token, Megatron's EOD; None says that
-      there is none.
+    eos_id: Id of the end-of-document token, Megatron's EOD; None if there is
+      none.
     adds_eos: Whether documents end with `eos_id`: they were written with
       `--append-eod`.
-    boundaries: What a document is: 'documents' as the index marks them, or
-      'sequences' where it marks none.
+    boundaries: What counts as a document: 'documents' as marked in the index,
+      or 'sequences' if it marks none.
   """
 
   section: ClassVar[str] = "megatron"
