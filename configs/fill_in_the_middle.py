@@ -10,9 +10,9 @@
     chomp-inspect --config=fill_in_the_middle --rows=2
 
 A function that ends in its row is cut in two places, and its middle comes last,
-after prefix and suffix: docs/fill_in_the_middle.md. The sentinels are three
-bytes that UTF-8 never uses; a tokenizer of a code model has tokens for them.
-300 steps of [8, 1024].
+after prefix and suffix: docs/targets.md. The sentinels are three bytes that
+UTF-8 never uses; a tokenizer of a code model has tokens for them. 300 steps of
+[8, 1024].
 """
 
 import ml_collections

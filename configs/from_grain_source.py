@@ -8,7 +8,7 @@
 
 Nothing is prepared: an element of `Files` is the tokens of a document, which
 are the bytes of a file, and sizes of files are the lengths; what a source must
-do is in docs/tokenized.md. 300 steps of [8, 512] at 0.46 M parameters.
+do is in docs/stores.md. 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import pathlib

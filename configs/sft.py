@@ -9,7 +9,7 @@
     python tools/train.py --config=configs/sft.py --workdir=runs/sft
 
 What is trained on lies in the store, so there is nothing to say of it here:
-docs/labels.md. With `add_eos` an answer that ends a chat is followed by an EOS
+docs/chats.md. With `add_eos` an answer that ends a chat is followed by an EOS
 that is trained on too. Chats longer than a row are dropped and counted. Half a
 minute on two CPU cores: 300 steps of [8, 256].
 """

@@ -10,8 +10,8 @@
 Each source is restricted to a tenth of its tokens, so that the small 'notes'
 are repeated as in the run of 3,000 steps, which 'target' is: choices between
 mixtures are then made at the repetition that they will have.
-docs/simulated_epochs.md says which documents are selected. About three minutes
-on two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
+docs/mixing.md says which documents are selected. About three minutes on two CPU
+cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import ml_collections

@@ -186,7 +186,7 @@ class TextFields(RunFields):
       documents in each row.
     columns: Columns of the stores that batches hold, names or pairs (name, fill
       value); without a fill value, all sources must have the column, and 0
-      stands where it has no value; docs/columns.md.
+      stands where it has no value; docs/targets.md#columns.
     tombstones: Documents and spans to remove from given data steps on, pairs
       (from_step, file of JSON lines); docs/edits.md describes the lines.
     balance: How the rows of a batch are assigned to its shards: None in planned

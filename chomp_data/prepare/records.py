@@ -85,7 +85,7 @@ class DocumentOptions:
       --vocab_size and the special ids, describe their tokenizer.
     column: A column per token of --ids_key and its key, as
       'teacher:float16[8]@target' for 8 numbers per token that belong to the
-      prediction of the next one; docs/columns.md.
+      prediction of the next one; docs/targets.md#columns.
     document_column: A column per document and its key, as 'margin:float32'.
   """
 

@@ -67,16 +67,16 @@ _NOT_RUN = (
     "a port of its own: train_evaluation_test.py",
   ),
   ("maxtext.md", "python -m maxtext.", "MaxText: `make test-maxtext`"),
-  ("side_indexes.md", "ls ", "no command of ours"),
-  ("side_indexes.md", "rm -r ", "no command of ours"),
+  ("stores.md", "ls ", "no command of ours"),
+  ("stores.md", "rm -r ", "no command of ours"),
 )
 # Those that train a model again and again.
 _SLOW = (
   "README.md",
   "answers.md",
   "buckets.md",
+  "chats.md",
   "edits.md",
-  "labels.md",
   "object_stores.md",
   "on_call.md",
   "start.md",
@@ -166,76 +166,6 @@ def around_training(names, found):
   assert names["restored"]["model"]["w"].shape == (3,)
 
 
-@around("balance.md")
-def around_balance(names, found):
-  config = ml_collections.ConfigDict(
-    {
-      "data": {
-        "seq_len": 256,
-        "global_batch_size": 16,
-        "balance_shards": 4,
-        "sources": {"web": {"store": "data/web", "rows": {"kind": "bin"}}},
-      }
-    }
-  )
-  names |= {
-    "config": config,
-    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
-  }
-  yield
-  assert names["order"].tolist() != list(range(16))
-
-
-@around("targets.md")
-def around_targets(names, found):
-  config = ml_collections.ConfigDict(
-    {
-      "data": {
-        "seq_len": 256,
-        "global_batch_size": 4,
-        "sources": {"web": {"store": "data/web", "rows": {"kind": "bin"}}},
-      }
-    }
-  )
-  names |= {
-    "config": config,
-    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
-  }
-  yield
-  assert len(names["order"]) == 256
-
-
-@around("columns.md")
-def around_columns(names, found):
-  tokens = {"input_ids": [5, 50256], "margin": 0.5}
-  tokens["teacher_probs"] = [[0.125] * 8] * 2
-  pathlib.Path("teacher.jsonl").write_text(json.dumps(tokens) + "\n")
-  names["tokenizer_info"] = stores.TokenizerInfo(
-    "custom", "0" * 64, 64, pad_id=0, eos_id=1
-  )
-  yield
-  assert names["batch"]["teacher_ids"][0, 2].tolist() == [1, 3]
-
-
-@around("fill_in_the_middle.md")
-def around_fill_in_the_middle(names, found):
-  names["config"] = ml_collections.ConfigDict(
-    {
-      "data": {
-        "seq_len": 256,
-        "global_batch_size": 4,
-        "sources": {
-          "web": {"store": "data/web", "rows": {"kind": "bin", "add_eos": True}}
-        },
-      }
-    }
-  )
-  yield
-  (shown,) = found.values()
-  assert "prefix: " in shown.stdout
-  assert "<middle>" in shown.stdout
-
-
 @around("answers.md")
 def around_answers(names, found):
   (listed,) = (
@@ -290,24 +220,69 @@ def around_buckets(names, found):
   assert pipe.batch(0)["label"].tolist() == [3] * len(pipe.batch(0)["label"])
 
 
+@around("targets.md")
+def around_targets(names, found):
+  tokens = {"input_ids": [5, 50256], "margin": 0.5}
+  tokens["teacher_probs"] = [[0.125] * 8] * 2
+  pathlib.Path("teacher.jsonl").write_text(json.dumps(tokens) + "\n")
+  names["tokenizer_info"] = stores.TokenizerInfo(
+    "custom", "0" * 64, 64, pad_id=0, eos_id=1
+  )
+  yield
+  assert len(names["order"]) == 256
+  assert names["batch"]["teacher_ids"][0, 2].tolist() == [1, 3]
+  (shown,) = (done for line, done in found.items() if "inspect" in line)
+  assert "prefix: " in shown.stdout
+  assert "<middle>" in shown.stdout
+
+
 @around("chats.md")
 def around_chats(names, found):
+  like = testing_stores.make_store("like", [[3]], bos_id=2)
+  names |= {
+    "tokenizer_info": like.opened.tokenizer,
+    "jnp": jnp,
+    "nll": np.ones((1, 2)),
+    "batch": {"loss_mask": np.ones((1, 2), np.bool_)},
+  }
   yield
-  assert stores.open_store("data/chats").document_ids([0])[0] == "7"
+  assert stores.open_store("data/answers").document_ids([0])[0] == "7"
   assert stores.open_store("data/pairs").labels.has_runs
-  chats = next(iter(found)).replace("tokenizer.json", "byte")
-  pages.run_line(chats.replace("data/chats", "data/bytes"))
+  (chats,) = (line for line in found if "data/answers" in line)
+  chats = chats.replace("tokenizer.json", "byte")
+  pages.run_line(chats.replace("data/answers", "data/bytes"))
   plain = stores.open_store("data/bytes")
   text = stores.read_document(plain, 0).astype(np.uint8).tobytes().decode()
-  preview, shown = pages.blocks("chats.md", "text")
+  preview, shown, _ = pages.blocks("chats.md", "text")
   assert preview.text in [done.stdout for done in found.values()]
   assert text == shown.text.removesuffix("\n")
   assert plain.labels.trained_before(np.asarray([plain.num_tokens])) == [1]
 
 
+@around("stores.md")
+def around_stores(names, found):
+  yield
+  pipe = pipeline.build(names["several"])
+  assert pipe.sources["web"].store.num_documents == 400
+  web = stores.open_store("data/web")
+  assert names["first"].tolist() == web.read_tokens([0], [10]).tolist()
+  assert names["document"].tolist() == stores.read_document(web, 0).tolist()
+  pipe = pipeline.build(names["tokenized"])
+  assert pipe.batch(0)["tokens"].shape == (2, 64)
+  store = pipe.sources["web"].store
+  assert shared.line(store).endswith(store.hash[:16])
+  assert names["batch"]["tokens"].shape == (8, 512)
+  pipe = pipeline.build(names["data"])
+  assert pipe.sources["mine"].store.num_documents == 1_000
+
+
 @around("prepare.md")
 def around_prepare(names, found):
-  own = pages.blocks("prepare.md", "python")[0]
+  (own,) = (
+    block
+    for block in pages.blocks("prepare.md", "python")
+    if block.text.startswith("def keep")
+  )
   pathlib.Path("my_filters.py").write_text(own.text)
   filters.load.cache_clear()
   yield
@@ -362,18 +337,6 @@ def around_formats(names, found):
   names |= {name: mock.MagicMock() for name in ("GrugAttentionMask", "hax")}
   names |= {"GrugLmExample": dict, "Pos": None, "batch": fields, "row": fields}
   names["LmExample"] = types.SimpleNamespace(causal=dict)
-  yield
-
-
-@around("labels.md")
-def around_labels(names, found):
-  like = testing_stores.make_store("like", [[3]], bos_id=2)
-  names |= {
-    "tokenizer_info": like.opened.tokenizer,
-    "jnp": jnp,
-    "nll": np.ones((1, 2)),
-    "batch": {"loss_mask": np.ones((1, 2), np.bool_)},
-  }
   yield
 
 
@@ -461,26 +424,6 @@ def around_start(names, found):
   assert names["losses"][-1] < names["losses"][0]
 
 
-@around("stores.md")
-def around_stores(names, found):
-  names["config"] = config = ml_collections.ConfigDict(
-    {
-      "data": {
-        "seq_len": 32,
-        "global_batch_size": 4,
-        "sources": {"web": {"rows": {"kind": "sequential"}}},
-      }
-    }
-  )
-  with config.unlocked():
-    yield
-  pipe = pipeline.build(config.data)
-  assert pipe.sources["web"].store.num_documents == 400
-  web = stores.open_store("data/web")
-  assert names["first"].tolist() == web.read_tokens([0], [10]).tolist()
-  assert names["document"].tolist() == stores.read_document(web, 0).tolist()
-
-
 @around("stock_grain.md")
 def around_stock_grain(names, found):
   yield
@@ -500,20 +443,6 @@ def around_stock_grain(names, found):
   assert all(len(own) == 3 * size for own in names["orders"].values())
   batch = next(iter(names["loader"]))
   assert batch["tokens"].shape == (8, 512)
-
-
-@around("tokenized.md")
-def around_tokenized(names, found):
-  data = types.SimpleNamespace(seq_len=64, global_batch_size=2, sources=None)
-  names["config"] = types.SimpleNamespace(data=data)
-  yield
-  pipe = pipeline.build(vars(data))
-  assert pipe.batch(0)["tokens"].shape == (2, 64)
-  store = pipe.sources["web"].store
-  assert shared.line(store).endswith(store.hash[:16])
-  assert names["batch"]["tokens"].shape == (8, 512)
-  pipe = pipeline.build(names["data"])
-  assert pipe.sources["mine"].store.num_documents == 1_000
 
 
 @around("torch.md")

@@ -23,7 +23,7 @@ def test_the_mix_and_array_records_of_pages_make_batches(
 ):
   monkeypatch.chdir(tmp_path)
   names: dict = {}
-  exec(block("tokenized.md", '"token_dtype"'), names)
+  exec(block("stores.md", '"token_dtype"'), names)
   exec(block("mixing.md", "200_000"), names)
   documents = np.split(np.arange(9_000) % 50_000, range(500, 9_000, 500))
   stores_lib.make_array_records(tmp_path / "corpus", documents)
@@ -32,7 +32,7 @@ def test_the_mix_and_array_records_of_pages_make_batches(
     "seq_len": 64,
     "global_batch_size": 4,
     "sources": {
-      "web": names["source"],
+      "web": names["records"],
       "code": {"store": stdlib_store, **packed},
       "math": {"store": stdlib_store, **packed},
     },

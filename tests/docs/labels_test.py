@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""docs/labels.md: its Python runs, its worked row is what is read."""
+"""docs/chats.md: its Python runs, its worked row is what is read."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
 
-PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "labels.md").read_text()
+PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "chats.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
