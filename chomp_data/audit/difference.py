@@ -28,6 +28,7 @@ from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
+from chomp_data.plans import occurrences
 
 # Ids that are listed of documents that only one run gives.
 _MOST_IDS = 10
@@ -279,8 +280,9 @@ class _Taken:
     account = self.accounts.get(name)
     if account is None or not account.rows:
       return np.empty(0, np.int64)
-    questions = answers.of(self.pipe.run_plan)
-    return np.flatnonzero(questions.documents(name, self.step))
+    plan = self.pipe.run_plan
+    count = answers.of(plan).num_documents(name)
+    return occurrences.documents_read(plan, name, count, self.step)
 
   def summary(
     self, name: str, documents: np.ndarray, others: np.ndarray

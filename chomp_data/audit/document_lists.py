@@ -12,6 +12,7 @@ these, `start` and `length` are kept in the answer. No token is read.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -97,24 +98,24 @@ def answer(
     of_line, of_parts = np.split(which.reshape(-1), [len(named)])
     document, begin, length = unique.T
     end = np.where(_is_whole(unique, store), occurrences.WHOLE, begin + length)
-    counts = occurrences.count(
-      pipe.run_plan,
-      name,
-      occurrences.Parts(document, begin, end),
-      edges.tolist(),
+    occurring = occurrences.Occurrences(
+      pipe.run_plan, name, occurrences.Parts(document, begin, end)
     )
+    ranges = itertools.pairwise(edges.tolist())
+    counts = np.asarray([occurring.count(*ends) for ends in ranges])
+    exposures, trained_tokens = counts.swapaxes(0, 1)
+    is_before = edges[:-1] < from_step
     columns = {
-      "exposures": counts.exposures.sum(axis=0),
-      "exposures_before": counts.exposures[edges[:-1] < from_step].sum(axis=0),
-      "trained_tokens": counts.trained.sum(axis=0),
-      "trained_tokens_before": (
-        counts.trained[edges[:-1] < from_step].sum(axis=0)
-      ),
+      "exposures": exposures.sum(axis=0),
+      "exposures_before": exposures[is_before].sum(axis=0),
+      "trained_tokens": trained_tokens.sum(axis=0),
+      "trained_tokens_before": trained_tokens[is_before].sum(axis=0),
       "histogram": np.add.reduceat(
-        counts.exposures, np.searchsorted(edges, bin_edges[:-1]), axis=0
+        exposures, np.searchsorted(edges, bin_edges[:-1]), axis=0
       ).T,
     }
-    steps_read = {"first_step": counts.first, "last_step": counts.last}
+    first_step, last_step = occurring.first_and_last(0, steps)
+    steps_read = {"first_step": first_step, "last_step": last_step}
     for line, at in zip(of_source, of_line.tolist(), strict=True):
       records.append(
         {
@@ -132,7 +133,7 @@ def answer(
           "report": dict(line.other),
         }
       )
-    read = document[of_line[counts.last[of_line] >= 0]]
+    read = document[of_line[last_step[of_line] >= 0]]
     sources[name] = {
       "documents": len(np.unique(document)),
       "never_seen": len(np.setdiff1d(document, read)),

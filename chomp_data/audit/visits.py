@@ -16,11 +16,10 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.audit import steps as steps_lib
 from chomp_data.kernels import compiled
 from chomp_data.pack import fill_in_the_middle
 from chomp_data.plans import answers
-from chomp_data.plans import consumption
+from chomp_data.plans import occurrences
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import trails
 
@@ -85,9 +84,6 @@ def exposures(
 ) -> np.ndarray:
   """Counts the spans of each document, or the visits of each sample.
 
-  Epochs with equal counts are counted once. From the first step with removed
-  tokens on, every step is planned.
-
   Args:
     pipe: The run.
     source: The source's name.
@@ -102,7 +98,6 @@ def exposures(
     IndexError: If a step is not of the run.
   """
   plan = pipe.run_plan
-  steps, questions = plan.steps, answers.of(plan)
   schema.name_among("source", source, pipe.source_names)
   plan_lib.check_boundary(plan, first, "first")
   if last < first:
@@ -110,22 +105,12 @@ def exposures(
       f"`last` must be at least `first`, got {last} and {first}. Swap them."
     )
   plan_lib.check_boundary(plan, last, "last")
-  if consumption.is_removed_before(plan, last):
-    edge = max(first, steps.before(plan.tombstones.first_step or 0))
-    counts = np.zeros(questions.num_documents(source), np.int64)
-    if first < edge:
-      counts += exposures(pipe, source, first, edge)
-    number = pipe.source_names.index(source)
-    for _, planned in steps_lib.walk(pipe, edge, last):
-      spans = planned.live()
-      documents = spans.document[spans.source == number]
-      counts += np.bincount(documents, minlength=len(counts))
-    return counts
-  ends = [steps.data_step(first), steps.data_step(last)]
-  counts = questions.exposures(source, *ends)
-  for skip in steps.skips(*ends):
-    counts -= questions.exposures(source, *skip)
-  return counts
+  count = answers.of(plan).num_documents(source)
+  parts = occurrences.whole_documents(count)
+  exposure_counts, _ = occurrences.Occurrences(plan, source, parts).count(
+    first, last
+  )
+  return exposure_counts
 
 
 class Visits:

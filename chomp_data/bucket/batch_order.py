@@ -25,8 +25,7 @@ from chomp_data.index import permutation
 
 # Epochs whose order is cached, 1 or 2 bytes per batch.
 _CACHED_EPOCHS = 4
-# Batches located, and samples looked up, at once.
-_LOCATED_BATCHES = 4_096
+# Samples looked up at once.
 _BLOCK = 2**20
 
 
@@ -150,18 +149,6 @@ class BatchOrder:
         pick = picks[low : low + step]
         places = batch[pick, None] * size + np.arange(size)
         yield number, pick, self._samples_at(number, epoch[pick, None], places)
-
-  def samples_between(
-    self, first: int, last: int
-  ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (bucket, samples int64[M]) at places first to last - 1.
-
-    The order within them is arbitrary.
-    """
-    for low in range(first, last, _LOCATED_BATCHES):
-      places = np.arange(low, min(low + _LOCATED_BATCHES, last))
-      for bucket, _, samples in self.sample_blocks(*self.locate(places)):
-        yield bucket, samples[samples >= 0]
 
   def left_out(self, bucket: int, epochs: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the samples int64[M] of a bucket that epochs leave out.

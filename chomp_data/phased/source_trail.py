@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""In which rows of a source, in its order, documents are, and how often.
+"""In which rows of a source, in its order, a document is, and how often.
 
 The rows that hold a document (`RowSource.rows_of`) are mapped to positions by
 the inverse of the order, so that no row before them is planned. If an epoch has
@@ -219,52 +219,6 @@ class SourceTrail:
   def _spans_in(self, rows: row_source.RowSource, numbers: np.ndarray) -> int:
     """Returns the number of spans in rows int64[N], numbered through epochs."""
     return int(np.sum(rows.plan(numbers).document == self._document))
-
-
-def exposures(source: Ordered, first: int, last: int) -> np.ndarray:
-  """Returns the number of spans of each document in rows first to last - 1.
-
-  Args:
-    source: The source in its order.
-    first: The first row, numbered through epochs.
-    last: The row after the last one.
-
-  Returns:
-    int64[num_documents], by number in the store of all its stores.
-  """
-  exposure_counts = np.zeros(source.store.num_documents, np.int64)
-  while first < last:
-    epoch, index = _located(source, first)
-    end = source.epochs.start(epoch + 1)
-    if index or end > last:
-      exposure_counts += _spans_of(
-        source, first, min(end, last), len(exposure_counts)
-      )
-      first = end
-      continue
-    # Rows of a whole epoch are planned in no order: those that are packed or
-    # read together are planned together.
-    phase, count = phased_source.phase_at(source, epoch), 1
-    if "spans" in phase.rows.repeating_units and epoch >= phase.epochs.ramp:
-      ends = [_located(source, last)[0], *(begin for begin, _ in source.phases)]
-      count = min(end for end in ends if end > epoch) - epoch
-    start = phase.rows.epochs.start(epoch)
-    stop = start + phase.rows.epochs.size(epoch)
-    exposure_counts += count * _spans_of(
-      phase.rows, start, stop, len(exposure_counts)
-    )
-    first = source.epochs.start(epoch + count)
-  return exposure_counts
-
-
-def _spans_of(
-  rows: row_source.RowSource, first: int, last: int, num_documents: int
-) -> np.ndarray:
-  """Returns int64[num_documents], the spans of each in rows."""
-  span_counts = np.zeros(num_documents, np.int64)
-  for spans in row_source.planned_blocks(rows, first, last):
-    np.add.at(span_counts, spans.document, 1)
-  return span_counts
 
 
 def _located(source: Ordered, row: int) -> tuple[int, int]:

@@ -8,7 +8,6 @@ import functools
 
 import numpy as np
 
-from chomp_data.bucket import batch_order
 from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.index import memo
 from chomp_data.mix import mix_options
@@ -75,44 +74,6 @@ class BatchesQuestions(questions.Questions):
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns at which steps and rows a document, or sample, is in the run."""
     return trails.BatchesTrail(self.plan, source, document)
-
-  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns how often each document, or sample, is in some data steps."""
-    dataset = self.plan.datasets[source]
-    exposure_counts = np.zeros(dataset.num_documents, np.int64)
-    for order, low, high in self._places(source, first, last):
-      for bucket in np.flatnonzero(order.counts).tolist():
-        samples = np.arange(order.counts[bucket])
-        counts = order.counts_between(bucket, samples, low, high)
-        np.add.at(exposure_counts, dataset.numbers_of(bucket, samples), counts)
-    return exposure_counts
-
-  def _places(
-    self, source: str, first: int, last: int
-  ) -> Iterator[tuple[batch_order.BatchOrder, int, int]]:
-    """Yields each order of a dataset, and its places in some data steps."""
-    number, plan = self.plan.source_names.index(source), self.plan
-    begins, ends = (
-      plan.schedule.parts_at(number, plan.within(step))
-      for step in (first, last)
-    )
-    for (order, low), (_, high) in zip(begins, ends, strict=True):
-      yield order, low, high
-
-  def _documents(
-    self, source: str, first: int, last: int
-  ) -> Iterator[np.ndarray]:
-    dataset = self.plan.datasets[source]
-    # Samples of arrays are numbered by bucket.
-    counts = [dataset.counts.get(name, 0) for name in self._bucket_names]
-    first_numbers = np.cumsum([0, *counts])
-    for order, low, high in self._places(source, first, last):
-      for bucket, samples in order.samples_between(low, high):
-        spans = dataset.spans(bucket, samples)
-        if spans is None:
-          yield first_numbers[bucket] + samples
-        else:
-          yield spans.document[spans.stored()[0] > 0]
 
   @property
   def _bucket_names(self) -> list[str]:

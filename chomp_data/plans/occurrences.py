@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How often a run reads each of some documents, and when first and last.
+"""How often a run reads each of some documents, or of all, when first and last.
 
-Only rows that hold one of the documents are planned. Epochs that hold the same
-spans, in other rows, are counted together where a range of steps holds all of
-them; where it holds a part of one, places of the rows of this epoch are
-computed.
+Of an epoch, the rows that hold one of the documents are planned, or those of
+the range of steps where these are fewer. Epochs that hold the same spans, in
+other rows, are counted together where a range holds all of them.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import itertools
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +25,15 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
+from chomp_data.threads import background
 
 # The end of a part that is the whole document, also of one without tokens.
 WHOLE = 2**62
-# Rows planned at once, and the most rows of an epoch that stay planned.
-_BLOCK, _CACHED_ROWS = 2**16, 2**20
+# Rows planned at once, and the most spans of an epoch that stay planned.
+_BLOCK, _CACHED_SPANS = 2**16, 2**20
 _REPEATING = ("spans", "loss_tokens")
 
-# Rows of an epoch, int64[R], and their spans.
+# Rows of an epoch, int64[R], and their spans of the documents.
 _Rows = tuple[np.ndarray, spans_lib.Spans]
 
 
@@ -51,57 +52,14 @@ class Parts:
   end: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
-  """What ranges of steps hold of parts of documents.
-
-  Attributes:
-    exposures: int64[R, N], spans that hold a token of a part, or samples.
-    trained: int64[R, N], tokens of a part that are trained on.
-    first: int64[N], the first step that holds a token of a part; -1 if none.
-    last: int64[N], the last such step; -1 if none.
-  """
-
-  exposures: np.ndarray
-  trained: np.ndarray
-  first: np.ndarray
-  last: np.ndarray
-
-
-class _Order(Protocol):
-  """Places of a run, in epochs, of rows that may hold the documents."""
-
-  def place(self, data_step: int) -> int:
-    """Returns the first place of a data step."""
-    ...
-
-  def epoch(self, place: int) -> int:
-    """Returns the epoch of a place."""
-    ...
-
-  def start(self, epoch: int) -> int:
-    """Returns the first place of an epoch."""
-    ...
-
-  def alike(self, epoch: int) -> int:
-    """Returns the next epoch whose spans may not be those of this one."""
-    ...
-
-  def rows(self, epoch: int) -> Iterator[_Rows]:
-    """Yields the rows of an epoch that hold a document."""
-    ...
-
-  def places(self, rows: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the places of rows, int64[R]; -1 where the epoch has none."""
-    ...
-
-  def data_steps(self, places: np.ndarray) -> np.ndarray:
-    """Returns the data steps of places int64[N], ascending."""
-    ...
+def whole_documents(count: int) -> Parts:
+  """Returns all documents of a source that has `count`."""
+  document = np.arange(count)
+  return Parts(document, 0 * document, np.full(count, WHOLE))
 
 
 class _SourceOrder:
-  """The rows of a source, in its order."""
+  """Places are rows of a source, in its order."""
 
   def __init__(self, plan: rows_plan.RowsPlan, source: str, parts: Parts):
     self._plan = plan
@@ -109,64 +67,91 @@ class _SourceOrder:
     self._number = plan.source_names.index(source)
     self._source = plan.ordered[source]
     self._documents = np.unique(parts.document)
-    self._are_whole = bool((parts.end == WHOLE).all())
-    self._planned = memo.Memo(_CACHED_ROWS)
+    length = self._source.store.bounds(parts.document)[1]
+    are_whole = (parts.begin == 0) & (parts.end >= length)
+    self._are_whole = bool(are_whole.all())
+    self._planned = memo.Memo(_CACHED_SPANS)
 
   def place(self, data_step: int) -> int:
+    """Returns the first place of a data step."""
     return self._plan.rows_before(data_step)[self._name]
 
   def epoch(self, place: int) -> int:
+    """Returns the epoch of a place."""
     return int(self._source.epochs.locate(np.asarray([place]))[0][0])
 
   def start(self, epoch: int) -> int:
+    """Returns the first place of an epoch."""
     return self._source.epochs.start(epoch)
 
-  def alike(self, epoch: int) -> int:
+  def alike(self, epoch: int) -> tuple[int, int]:
+    """Returns the range of epochs around one that hold the same spans."""
     rows = phased_source.phase_at(self._source, epoch).rows
-    units = rows.repeating_units
+    begins = [first for first, _ in self._source.phases]
+    begin = max(first for first in begins if first <= epoch)
     # Others than packers may have as many spans, but of other tokens.
-    alike = self._are_whole or isinstance(rows, packed_source.PackedSource)
-    if not alike or any(epoch < units.get(u, WHOLE) for u in _REPEATING):
-      return epoch + 1
-    later = [first for first, _ in self._source.phases if first > epoch]
-    return min(later, default=WHOLE)
+    if self._are_whole or isinstance(rows, packed_source.PackedSource):
+      units = rows.repeating_units
+      begin = max(begin, *(units.get(unit, WHOLE) for unit in _REPEATING))
+    else:
+      begin = WHOLE
+    if begin > epoch:
+      return epoch, epoch + 1
+    return begin, min((at for at in begins if at > epoch), default=WHOLE)
 
-  def rows(self, epoch: int) -> Iterator[_Rows]:
-    planned = self._planned.get(epoch)
-    if planned is not None:
+  def rows(self, epoch: int, low: int, high: int) -> Iterator[_Rows]:
+    """Yields rows that hold a document, all at places low to high - 1."""
+    if (planned := self._planned.get(epoch)) is not None:
       yield from planned
       return
-    source = phased_source.phase_at(self._source, epoch).rows
+    phase = phased_source.phase_at(self._source, epoch)
+    source, start = phase.rows, phase.epochs.start(epoch)
     present = self._documents < source.store.num_documents
     documents = self._documents[present]
-    first, end = source.rows_holding(documents, epoch)
-    numbers = ragged.ranges(first, end - first)
-    planned = []
-    for low in range(0, len(numbers), _BLOCK):
-      rows = numbers[low : low + _BLOCK]
-      spans = source.plan(source.epochs.start(epoch) + rows)
-      pick = np.flatnonzero(np.isin(spans.document, documents))
-      spans = spans.take(pick, spans.row[pick], spans.num_rows)
+    size = source.epochs.size(epoch)
+    first, end = np.zeros(1, np.int64), np.asarray([size])
+    if len(documents) < source.store.num_documents:
+      first, end = source.rows_holding(documents, epoch)
+    ends = np.cumsum(end - first)
+    count = int(ends[-1]) if len(ends) else 0
+    in_order = high - low < count
+    planned, num_spans = [], 0
+    for begin in range(0, high - low if in_order else count, _BLOCK):
+      background.check()
+      if in_order:
+        places = np.arange(low + begin, min(low + begin + _BLOCK, high))
+        rows = phase.order(places - self.start(epoch) + start) - start
+      else:
+        number = np.arange(begin, min(begin + _BLOCK, count))
+        at = np.searchsorted(ends, number, side="right")
+        rows = end[at] + number - ends[at]
+      spans = source.plan(start + rows)
+      if len(documents) < source.store.num_documents:
+        pick = np.flatnonzero(np.isin(spans.document, documents))
+        spans = spans.take(pick, spans.row[pick], spans.num_rows)
       source_number = np.full(len(spans), self._number, np.int32)
       block = rows, dataclasses.replace(spans, source=source_number)
       yield block
-      if len(numbers) <= _CACHED_ROWS:
+      num_spans += len(spans)
+      if num_spans <= _CACHED_SPANS:
         planned.append(block)
-    if len(numbers) <= _CACHED_ROWS:
-      self._planned.put(epoch, planned, len(numbers) + 1)
+    if not in_order and num_spans <= _CACHED_SPANS:
+      self._planned.put(epoch, planned, num_spans + 1)
 
   def places(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the places of rows, int64[R]; -1 where the epoch has none."""
     phase = phased_source.phase_at(self._source, epoch)
     return self.start(epoch) + phase.positions(rows, epoch)
 
   def data_steps(self, places: np.ndarray) -> np.ndarray:
+    """Returns the data steps of places int64[N], ascending."""
     if self._plan.merge is not None:
       places = self._plan.merge.rows_of(self._name, places)
     return self._plan.steps.steps_of_rows(places)
 
 
 class _BucketOrder:
-  """The batches of a dataset in the order that has those of one bucket."""
+  """Places are batches, in the order that has those of a bucket."""
 
   def __init__(
     self,
@@ -182,23 +167,31 @@ class _BucketOrder:
     self._order, _ = plan.schedule.part_at(dataset, bucket, 0)
 
   def place(self, data_step: int) -> int:
+    """Returns the first place of a data step."""
     step = self._plan.within(data_step)
     return self._plan.schedule.part_at(self._dataset, self._bucket, step)[1]
 
   def epoch(self, place: int) -> int:
+    """Returns the epoch of a place."""
     return place // self._order.num_batches
 
   def start(self, epoch: int) -> int:
+    """Returns the first place of an epoch."""
     return epoch * self._order.num_batches
 
-  def alike(self, epoch: int) -> int:
+  def alike(self, epoch: int) -> tuple[int, int]:
+    """Returns the range of epochs around one that hold the same spans."""
     used, counts = self._order.used_samples, self._order.counts
-    return WHOLE if used[self._bucket] == counts[self._bucket] else epoch + 1
+    if used[self._bucket] == counts[self._bucket]:
+      return 0, WHOLE
+    return epoch, epoch + 1
 
-  def rows(self, epoch: int) -> Iterator[_Rows]:
-    for low in range(0, len(self._samples), _BLOCK):
-      samples = self._samples[low : low + _BLOCK]
-      samples = samples[self.places(samples, epoch) >= 0]
+  def rows(self, epoch: int, low: int, high: int) -> Iterator[_Rows]:
+    """Yields rows that hold a document, all at places low to high - 1."""
+    for first in range(0, len(self._samples), _BLOCK):
+      samples = self._samples[first : first + _BLOCK]
+      places = self.places(samples, epoch)
+      samples = samples[(places >= low) & (places < high)]
       planned = self._plan.planned_samples(self._dataset, self._bucket, samples)
       if planned.spans is not None:
         yield samples, planned.spans
@@ -209,6 +202,7 @@ class _BucketOrder:
       yield samples, spans_lib.of_samples(numbers, self._dataset, row, len(row))
 
   def places(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the places of rows, int64[R]; -1 where the epoch has none."""
     places = np.full(len(rows), -1, np.int64)
     epochs = np.full(len(rows), epoch, np.int64)
     pick, placed, _ = self._order.places_of(self._bucket, rows, epochs)
@@ -216,7 +210,11 @@ class _BucketOrder:
     return places
 
   def data_steps(self, places: np.ndarray) -> np.ndarray:
+    """Returns the data steps of places int64[N], ascending."""
     return self._plan.schedule.steps_of(self._dataset, self._bucket, places)
+
+
+_Order = _SourceOrder | _BucketOrder
 
 
 def _orders(plan: plan_lib.Plan, source: str, parts: Parts) -> Iterator[_Order]:
@@ -225,86 +223,193 @@ def _orders(plan: plan_lib.Plan, source: str, parts: Parts) -> Iterator[_Order]:
     yield _SourceOrder(plan, source, parts)
     return
   assert isinstance(plan, batches_plan.BatchesPlan)
-  number = plan.source_names.index(source)
-  documents = np.unique(parts.document).tolist()
-  by_document = map(plan.datasets[source].samples_of, documents)
-  for bucket, samples in enumerate(zip(*by_document, strict=True)):
-    if any(map(len, samples)):
-      yield _BucketOrder(plan, number, bucket, np.concatenate(samples))
+  number, dataset = plan.source_names.index(source), plan.datasets[source]
+  for bucket, shape in enumerate(plan.buckets):
+    count, held = dataset.counts.get(shape.name, 0), [np.empty(0, np.int64)]
+    for low in range(0, count, _BLOCK):
+      samples = np.arange(low, min(low + _BLOCK, count))
+      documents = dataset.numbers_of(bucket, samples)
+      held.append(samples[np.isin(documents, parts.document)])
+    samples = np.concatenate(held)
+    if len(samples):
+      yield _BucketOrder(plan, number, bucket, samples)
 
 
-def count(
-  plan: plan_lib.Plan, source: str, parts: Parts, edges: list[int]
-) -> Counts:
-  """Counts what ranges of steps hold of documents; reads no token.
+@dataclasses.dataclass(frozen=True)
+class _Piece:
+  """Epochs that hold the same spans, or the places of one, in data steps.
+
+  Attributes:
+    epoch: The first epoch.
+    end: The epoch after the last.
+    low: The first place.
+    high: The place after the last.
+    is_whole: Whether these are all places of the epochs.
+    data_step: The first data step; all of them remove the same tokens.
+  """
+
+  epoch: int
+  end: int
+  low: int
+  high: int
+  is_whole: bool
+  data_step: int
+
+
+class Occurrences:
+  """Which steps of a run hold parts of documents of a source; reads no token.
 
   Tokens that are removed at a step, and steps that are skipped, do not count.
+  """
+
+  def __init__(self, plan: plan_lib.Plan, source: str, parts: Parts):
+    """Binds the documents.
+
+    Args:
+      plan: The run.
+      source: The name of the source.
+      parts: The documents, or parts of them.
+    """
+    self._plan = plan
+    self._parts = parts
+    self._size = len(parts.document)
+    self._store = plan.sources[source].store if source in plan.sources else None
+    self._orders = list(_orders(plan, source, parts))
+
+  def count(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts what steps first to last - 1 hold of the parts.
+
+    Returns:
+      int64[N], the spans that hold a token of a part (or samples), and the
+      tokens of the part that are trained on.
+    """
+    exposures, trained = np.zeros((2, self._size), np.int64)
+    for order in self._orders:
+      for piece in self._pieces(order, first, last):
+        times = piece.end - piece.epoch
+        for part, tokens, _ in self._held(order, piece, piece.epoch):
+          np.add.at(exposures, part, times)
+          np.add.at(trained, part, times * tokens)
+    return exposures, trained
+
+  def first_and_last(
+    self, first: int, last: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which of steps first to last - 1 hold a part first and last.
+
+    Returns:
+      int64[N] each, -1 for parts that none of the steps holds.
+    """
+    begins, ends = np.full(self._size, WHOLE), np.full(self._size, -1)
+    for order in self._orders:
+      pieces = [*self._pieces(order, first, last)]
+      low = self._outermost(order, pieces, np.minimum, WHOLE)
+      high = self._outermost(order, pieces[::-1], np.maximum, -1)
+      is_read = np.flatnonzero(high >= 0)
+      if not len(is_read):
+        continue
+      places, which = np.unique(
+        np.concatenate([low[is_read], high[is_read]]), return_inverse=True
+      )
+      data_steps = order.data_steps(places).tolist()
+      steps = np.asarray([*map(self._plan.steps.before, data_steps)])[which]
+      low, high = np.split(steps, 2)
+      begins[is_read] = np.minimum(begins[is_read], low)
+      ends[is_read] = np.maximum(ends[is_read], high)
+    begins[ends < 0] = -1
+    return begins, ends
+
+  def _outermost(
+    self, order: _Order, pieces: Sequence[_Piece], outer: Any, unset: int
+  ) -> np.ndarray:
+    """Returns int64[N], the first place of each part in the order of pieces.
+
+    Args:
+      order: Where places are.
+      pieces: Ascending, or descending.
+      outer: `np.minimum` or `np.maximum`.
+      unset: The place of parts that no piece holds.
+    """
+    places = np.full(self._size, unset)
+    seen: set[tuple[int, int]] = set()
+    for piece in pieces:
+      missing = places == unset
+      if not missing.any():
+        break
+      # What an epoch does not hold, another one of the same spans does not.
+      spans_key = order.alike(piece.epoch)[0], piece.data_step
+      if piece.is_whole and spans_key in seen:
+        continue
+      if piece.is_whole:
+        seen.add(spans_key)
+      epoch = piece.epoch if outer is np.minimum else piece.end - 1
+      for part, _, at in self._held(order, piece, epoch, with_places=True):
+        pick = missing[part]
+        outer.at(places, part[pick], at[pick])
+    return places
+
+  def _held(
+    self, order: _Order, piece: _Piece, epoch: int, with_places: bool = False
+  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields (part, trained tokens, place) of the spans of an epoch of a piece.
+
+    Without places these are rows of the epoch, in a piece of whole epochs.
+    """
+    planned, low, high = epoch, piece.low, piece.high
+    if piece.is_whole:
+      planned = order.alike(epoch)[0]
+      low, high = order.start(planned), order.start(planned + 1)
+    for rows, spans in order.rows(planned, low, high):
+      removed_from = np.full(spans.num_rows, piece.data_step)
+      spans = self._plan.tombstones.mask(spans, removed_from).live()
+      part, row, trained = _held(self._parts, spans, self._store)
+      places = rows[row]
+      if with_places or not piece.is_whole:
+        places = order.places(rows, epoch)[row]
+      if not piece.is_whole:
+        pick = np.flatnonzero((places >= low) & (places < high))
+        part, trained, places = part[pick], trained[pick], places[pick]
+      yield part, trained, places
+
+  def _pieces(self, order: _Order, first: int, last: int) -> Iterator[_Piece]:
+    """Yields what steps first to last - 1 hold, ascending."""
+    for data_step, end_step in _stretches(self._plan, first, last):
+      low, high = order.place(data_step), order.place(end_step)
+      if low >= high:
+        continue
+      last_epoch = order.epoch(high - 1)
+      whole_end = last_epoch + (order.start(last_epoch + 1) <= high)
+      while low < high:
+        epoch = order.epoch(low)
+        end = epoch + 1
+        is_whole = order.start(epoch) == low and epoch < whole_end
+        if is_whole:
+          end = max(end, min(order.alike(epoch)[1], whole_end))
+        stop = min(order.start(end), high)
+        yield _Piece(epoch, end, low, stop, is_whole, data_step)
+        low = stop
+
+
+def documents_read(
+  plan: plan_lib.Plan, source: str, count: int, step: int
+) -> np.ndarray:
+  """Returns which documents have a token in the steps before one, int64[N].
 
   Args:
     plan: The run.
     source: The name of the source.
-    parts: The documents, or parts of them.
-    edges: Steps that rise, the first of each range and the end of the last.
+    count: Its documents, or samples.
+    step: At most the number of steps of the run.
   """
-  size = len(edges) - 1, len(parts.document)
-  exposures, trained = np.zeros((2, *size), np.int64)
-  first_step, last_step = np.full(size[1], WHOLE), np.full(size[1], -1)
-  store = plan.sources[source].store if source in plan.sources else None
-  for order in _orders(plan, source, parts):
-    first, last = np.full(size[1], WHOLE), np.full(size[1], -1)
-    # Where whole epochs are counted together: the first and the last of them,
-    # and which of these groups hold a part first and last.
-    groups: list[tuple[int, int, int]] = []
-    first_group, last_group = first.copy(), last.copy()
-    alike: dict[int, int] = {}
-
-    def held(epoch: int, data_step: int, order: _Order = order):
-      """Yields (part, trained tokens, row of the epoch) of an epoch's spans."""
-      for rows, spans in order.rows(epoch):
-        removed_from = np.full(spans.num_rows, data_step)
-        spans = plan.tombstones.mask(spans, removed_from).live()
-        part, row, tokens = _held(parts, spans, store)
-        yield part, tokens, rows[row]
-
-    for number, steps in enumerate(itertools.pairwise(edges)):
-      for data_step, end_step in _stretches(plan, *steps):
-        low, high = order.place(data_step), order.place(end_step)
-        for epoch, end in _epochs(order, low, high):
-          if order.start(epoch) >= low and order.start(end) <= high:
-            like = alike.setdefault(order.alike(epoch), epoch)
-            for part, tokens, _ in held(like, data_step):
-              np.add.at(exposures[number], part, end - epoch)
-              np.add.at(trained[number], part, (end - epoch) * tokens)
-              np.minimum.at(first_group, part, len(groups))
-              np.maximum.at(last_group, part, len(groups))
-            groups.append((epoch, end - 1, data_step))
-            continue
-          for part, tokens, rows in held(epoch, data_step):
-            places = order.places(rows, epoch)
-            pick = np.flatnonzero((places >= low) & (places < high))
-            np.add.at(exposures[number], part[pick], 1)
-            np.add.at(trained[number], part[pick], tokens[pick])
-            np.minimum.at(first, part[pick], places[pick])
-            np.maximum.at(last, part[pick], places[pick])
-    for group in np.unique(first_group[last_group >= 0]).tolist():
-      epoch, _, data_step = groups[group]
-      for part, _, rows in held(epoch, data_step):
-        np.minimum.at(first, part, order.places(rows, epoch))
-    for group in np.unique(last_group[last_group >= 0]).tolist():
-      _, epoch, data_step = groups[group]
-      for part, _, rows in held(epoch, data_step):
-        np.maximum.at(last, part, order.places(rows, epoch))
-    is_read = np.flatnonzero(last >= 0)
-    if len(is_read):
-      places, which = np.unique(
-        np.concatenate([first[is_read], last[is_read]]), return_inverse=True
-      )
-      run_steps = map(plan.steps.before, order.data_steps(places).tolist())
-      begin, end = np.split(np.asarray([*run_steps])[which], 2)
-      first_step[is_read] = np.minimum(first_step[is_read], begin)
-      last_step[is_read] = np.maximum(last_step[is_read], end)
-  first_step[last_step < 0] = -1
-  return Counts(exposures, trained, first_step, last_step)
+  parts = whole_documents(count)
+  if source in plan.sources:
+    # Of a document, a row may hold an added token alone.
+    end = plan.sources[source].store.bounds(parts.document)[1]
+    parts = Parts(
+      *(each[end > 0] for each in (parts.document, parts.begin, end))
+    )
+  first, _ = Occurrences(plan, source, parts).first_and_last(0, step)
+  return parts.document[first >= 0]
 
 
 def _stretches(
@@ -317,23 +422,6 @@ def _stretches(
   for low, high in plan.steps.stretches(first, last):
     changes = [at for at in plan.tombstones.steps if low < at < high]
     yield from itertools.pairwise([low, *changes, high])
-
-
-def _epochs(order: _Order, low: int, high: int) -> Iterator[tuple[int, int]]:
-  """Yields the epochs of places low to high - 1, as ranges (first, last + 1).
-
-  Epochs of one range hold the same spans, and only places of the range.
-  """
-  if low >= high:
-    return
-  epoch, last = order.epoch(low), order.epoch(high - 1)
-  while epoch <= last:
-    end = epoch + 1
-    if order.start(epoch) >= low:
-      whole = last + (order.start(last + 1) <= high)
-      end = max(end, min(order.alike(epoch), whole))
-    yield epoch, end
-    epoch = end
 
 
 def _held(

@@ -18,7 +18,6 @@ import numpy as np
 
 from chomp_data.mix import mix_options
 from chomp_data.plans import consumption
-from chomp_data.plans import ledger
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import trails
 
@@ -172,70 +171,6 @@ class Questions(abc.ABC):
       source: The name of the source.
       document: The number of the document, below `num_documents`.
     """
-
-  @abc.abstractmethod
-  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns the number of spans of each document in some data steps.
-
-    For arrays: how often each sample is in them.
-
-    Args:
-      source: The name of the source.
-      first: The first data step.
-      last: The data step after the last one, at most the run's.
-
-    Returns:
-      int64[num_documents].
-    """
-
-  def documents(self, source: str, step: int) -> np.ndarray:
-    """Returns which documents a source has delivered before a step.
-
-    Rows are planned until all documents were seen, or the step is reached.
-
-    Args:
-      source: The name of the source.
-      step: At most the number of steps of the run.
-
-    Returns:
-      bool[num_documents], whether a token of the document was in a batch. For
-      arrays: whether the sample was, with samples numbered by bucket.
-    """
-    seen = np.zeros(self.num_documents(source), np.bool_)
-    count = len(seen)
-    if source in self.plan.sources:
-      # Documents without tokens are never seen.
-      lengths = self.plan.sources[source].store.iter_lengths()
-      count = sum(int(np.count_nonzero(part)) for _, part in lengths)
-    for numbers in self._delivered(source, step):
-      seen[numbers] = True
-      if np.count_nonzero(seen) == count:
-        break
-    return seen
-
-  def _delivered(self, source: str, step: int) -> Iterator[np.ndarray]:
-    """Yields the documents, or samples, of a source in steps before one."""
-    plan, first_removed = self.plan, step
-    number = plan.source_names.index(source)
-    if plan.sources and consumption.is_removed_before(plan, step):
-      first_removed = plan.steps.before(plan.tombstones.first_step or 0)
-    for first, last in plan.steps.stretches(0, first_removed):
-      yield from self._documents(source, first, last)
-    # From here on tombstones may remove tokens, which depends on the step: plan
-    # the rows of all sources.
-    for steps in ledger.groups(plan, first_removed, step):
-      if plan.at(steps.start)[0] in (None, number):
-        spans = plan.planned(steps.start, len(steps)).spans
-        assert spans is not None
-        spans = spans.live()
-        is_delivered = (spans.source == number) & (spans.stored()[0] > 0)
-        yield spans.document[is_delivered]
-
-  @abc.abstractmethod
-  def _documents(
-    self, source: str, first: int, last: int
-  ) -> Iterator[np.ndarray]:
-    """Yields the documents, or samples, of a source in some data steps."""
 
   # Tokens, as if no document were removed and no step skipped.
 

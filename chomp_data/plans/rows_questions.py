@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from chomp_data.index import memo
-from chomp_data.phased import source_trail
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import rows_plan
@@ -105,11 +104,6 @@ class RowsQuestions(questions.Questions):
     """Returns at which steps and rows a document is in the run."""
     return trails.RowsTrail(self.plan, source, document)
 
-  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns the number of spans of each document in some data steps."""
-    rows = self._rows(source, first, last)
-    return source_trail.exposures(self.plan.ordered[source], *rows)
-
   @memo.remembered(_CACHED)
   def _rows_before(self, data_step: int) -> dict[str, int]:
     return self.plan.rows_before(data_step)
@@ -118,13 +112,6 @@ class RowsQuestions(questions.Questions):
     """Returns the range of a source's rows in some data steps."""
     low, high = (self._rows_before(step)[source] for step in (first, last))
     return low, high
-
-  def _documents(
-    self, source: str, first: int, last: int
-  ) -> Iterator[np.ndarray]:
-    rows = self._rows(source, first, last)
-    for spans in row_source.planned_blocks(self.plan.ordered[source], *rows):
-      yield spans.document[spans.stored()[0] > 0]
 
   def units_before(self, source: str, data_step: int, unit: str) -> int:
     """Returns the units of a source's rows before a data step."""

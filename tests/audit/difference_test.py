@@ -18,6 +18,7 @@ from chomp_data.audit import difference as difference_lib
 from chomp_data.audit import steps as steps_lib
 from chomp_data.config import files
 from chomp_data.loading import state
+from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
 from tests import laws
@@ -181,6 +182,34 @@ def test_the_first_step_is_that_of_a_brute_force(stores, data):
       )  # fmt: skip
       assert set(told.ids) <= only
       assert len(told.ids) == min(len(only), 10)
+
+
+def test_samples_of_arrays_have_their_numbers_in_the_store(tmp_path):
+  samples = [
+    ({"x": np.zeros((1, 1), np.uint8)}, {"height": side, "width": side})
+    for side in (4, 2, 4, 2, 2, 4, 4, 2) * 4
+  ]
+  samples_array_record.write_samples(tmp_path / "photos", samples)
+  data = {
+    "seed": 0,
+    "epochs": 1,
+    "global_batch_size": 2,
+    "sources": {"photos": {"store": str(tmp_path / "photos")}},
+    "mix": {"weights": {"photos": 1}},
+    "buckets": {
+      "kind": "resolution",
+      "sizes": ((2, 2), (4, 4)),
+      "fields": ("x",),
+    },
+  }
+  runs = [pipeline.build({**data, "seed": seed}) for seed in (0, 1)]
+  found = difference_lib.difference(*runs, 3).sources["photos"]
+  for run, summary in zip(runs, found.values(), strict=True):
+    samples = [run.batch(step)["sample_id"].tolist() for step in range(3)]
+    named = {f"#{number}" for step in samples for number in step}
+    assert len(named) == summary.documents == 6
+    assert summary.ids
+    assert set(summary.ids) <= named
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import visits
 from chomp_data.plans import answers
+from chomp_data.plans import occurrences
 from tests import laws
 from tests.audit import small_runs
 
@@ -353,8 +354,8 @@ def check(reference, pipe, data):
       counts[document] += low <= step < high
     assert np.array_equal(visits.exposures(pipe, name, low, high), counts)
     seen = {own[2] for own in flat if own[0] < high and own[-1]}
-    found = answers.of(pipe.run_plan).documents(name, high)
-    assert set(np.flatnonzero(found).tolist()) == seen
+    found = occurrences.documents_read(pipe.run_plan, name, len(counts), high)
+    assert set(found.tolist()) == seen
     (own,) = (
       c for c in coverage.coverage(pipe, high - low, low) if c.source == name
     )
