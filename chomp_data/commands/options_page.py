@@ -84,7 +84,7 @@ def page() -> str:
     lines += [f"## `{path}`", ""]
     lines += _by_kind(items) if path.endswith(".rows") else _grouped(items)
   lines += _prepare_flags()
-  lines += ["# Options of tools/train.py", ""]
+  lines += ["# Options of chomp-train", ""]
   for name, cls in train_options.SECTIONS.items():
     lines += [f"## `config.{name}`", ""]
     lines += _table(map(_row, schema.options_of(cls).values()))

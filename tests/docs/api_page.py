@@ -59,7 +59,7 @@ SECTIONS = (
   (
     "Row sources",
     "Rows by number, also in a plain `grain.MapDataset.source`"
-    " ([stock_grain.md](stock_grain.md)). One of your"
+    " ([components](training.md#components-for-stock-grain)). One of your"
     " own is a `RowSource` with the methods below.",
     (
       "RowSource", "Epochs", "Spans", "BinSource", "SequentialSource",
@@ -69,7 +69,16 @@ SECTIONS = (
   ),
   (
     "Options",
-    "The fields of a config's sections `rows`, `shuffle` and `mix`.",
+    "The fields of a config's sections `rows`, `shuffle` and `mix`, as keyword"
+    " arguments. Each with its rule and default:"
+    " [`bin`](options.md#rowskindbin),"
+    " [`fim`](options.md#configdatasourcesnamerowsfim),"
+    " [`sequential`](options.md#rowskindsequential),"
+    " [`splice`](options.md#rowskindsplice),"
+    " [`multi_splice`](options.md#rowskindmulti_splice),"
+    " [`windows`](options.md#rowskindwindows),"
+    " [shuffle](options.md#configdatasourcesnameshuffle),"
+    " [mix](options.md#configdatamix).",
     (
       "BinOptions", "FimOptions", "SequentialOptions", "SpliceOptions",
       "MultiSpliceOptions", "WindowOptions", "ShuffleOptions", "MixOptions",
@@ -78,7 +87,7 @@ SECTIONS = (
   (
     "Samplers",
     "The orders for a stock `grain.DataLoader`:"
-    " [stock_grain.md](stock_grain.md).",
+    " [components](training.md#components-for-stock-grain).",
     (
       "NoShuffleSampler", "FullShuffleSampler", "EraShuffleSampler",
       "BlockShuffleSampler",
@@ -133,7 +142,7 @@ def _entry(name: str, value: Any) -> list[str]:
     if issubclass(value, Exception) or name in (*_RETURNED, *_CONTRACTS):
       return []
     if issubclass(value, schema.Options):
-      return [f"### {name}\n", _sentence(value) + "\n", _options(value)]
+      return []  # docs/options.md has their fields.
     if dataclasses.is_dataclass(value):
       fields = _attributes(value)
       parameters = inspect.signature(value).parameters
@@ -209,16 +218,6 @@ def _call(name: str, parameters: list[str], returns: str) -> str:
       [f"{name}(", *(f"  {parameter}," for parameter in parameters), end]
     )
   return f"```python\n{line}\n```\n"
-
-
-def _options(owner: type) -> str:
-  """Returns the table of a class of options."""
-  rows = []
-  for name, option in schema.options_of(owner).items():
-    default = "" if option.is_required else f"`{option.default!r}`"
-    rows.append(f"| `{name}` | {default} | {_cell(option.sentence)} |")
-  head = ["| option | default | meaning |", "|---|---|---|"]
-  return "\n".join([*head, *rows, ""])
 
 
 def _cell(text: str) -> str:

@@ -8,6 +8,7 @@ pages name (`inputs`). What is not run stands with its reason in `_NOT_RUN`.
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import re
@@ -17,6 +18,7 @@ import types
 from typing import Any
 from unittest import mock
 
+import grain
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -47,10 +49,9 @@ s3_bucket = conftest.s3_bucket
 _NOT_RUN = (
   (None, "make ", "makes an environment; what more it makes is there"),
   (None, "python benchmarks/", "minutes; in seconds: benchmarks_test.py"),
-  ("install.md", "python3 -m venv ", "the environment that runs this"),
+  ("start.md", "python3 -m venv ", "the environment that runs this"),
+  ("start.md", "pip install ", "the environment that runs this"),
   ("index.md", "pip install ", "the environment that runs this"),
-  ("install.md", "pip install ", "the environment that runs this"),
-  ("install.md", "python -m pytest ", "runs this"),
   ("buckets.md", ". .venv/bin/activate", "the environment that runs this"),
   (
     "prepare.md",
@@ -81,7 +82,7 @@ _SLOW = (
   "on_call.md",
   "start.md",
 )
-_NEEDS = {"torch.md": "torch"}
+_HAS_TORCH = importlib.util.find_spec("torch") is not None
 # Programs that hang or fail: upstream_test.py runs each by itself.
 _PROGRAMS = ("upstream.md",)
 _LANGUAGES = {"sh", "python", "json", "text", "diff"}
@@ -164,6 +165,29 @@ def around_training(names, found):
   assert set(seen) == {(4, 64)}
   assert names["batches"].step == len(seen)
   assert names["restored"]["model"]["w"].shape == (3,)
+  if _HAS_TORCH:
+    losses = names["losses"]
+    assert len(losses) == 10
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    following = next(names["torch_batches"])
+    for name, value in names["pipe"].batch(10).items():
+      np.testing.assert_array_equal(following[name], value)
+  assert names["batch"]["labels"].shape == (8, 512)
+  assert names["rows"]["tokens"].shape == (4, 512)
+  assert names["windows"].kind == "windows"
+  size = len(names["web"])
+  passes = grain.MapDataset.source(names["passes"])
+  for dataset, orders in ((names["same"], 1), (passes, 3)):
+    assert len(dataset) == 3 * size
+    passed = {
+      tuple(dataset[n * size + i]["tokens"].tobytes() for i in range(size))
+      for n in range(3)
+    }
+    assert len(passed) == orders
+  assert all(len(own) == 3 * size for own in names["orders"].values())
+  batch = next(iter(names["loader"]))
+  assert batch["tokens"].shape == (8, 512)
 
 
 @around("answers.md")
@@ -424,39 +448,6 @@ def around_start(names, found):
   assert names["losses"][-1] < names["losses"][0]
 
 
-@around("stock_grain.md")
-def around_stock_grain(names, found):
-  yield
-  labels = names["batch"]["labels"]
-  assert labels.shape == (8, 512)
-  assert names["rows"]["tokens"].shape == (4, 512)
-  assert len(names["first"]) == 4
-  assert names["windows"].kind == "windows"
-  size = len(names["web"])
-  for dataset, orders in ((names["same"], 1), (names["passes"], 3)):
-    assert len(dataset) == 3 * size
-    passes = {
-      tuple(dataset[n * size + i]["tokens"].tobytes() for i in range(size))
-      for n in range(3)
-    }
-    assert len(passes) == orders
-  assert all(len(own) == 3 * size for own in names["orders"].values())
-  batch = next(iter(names["loader"]))
-  assert batch["tokens"].shape == (8, 512)
-
-
-@around("torch.md")
-def around_torch(names, found):
-  yield
-  losses = names["losses"]
-  assert len(losses) == 10
-  assert np.isfinite(losses).all()
-  assert losses[-1] < losses[0]
-  following = next(names["batches"])
-  for name, value in names["pipe"].batch(10).items():
-    np.testing.assert_array_equal(following[name], value)
-
-
 @pytest.fixture(scope="module")
 def named(tmp_path_factory, stdlib_store):
   root = tmp_path_factory.mktemp("pages")
@@ -473,6 +464,8 @@ def change(named, tmp_path, monkeypatch, request):
   monkeypatch.syspath_prepend(str(tmp_path))
 
   def changed(text):
+    if "import torch\n" in text and not _HAS_TORCH:
+      return ""
     if "s3://bucket" in text:
       root = request.getfixturevalue("s3_bucket").root
       text = text.replace("s3://bucket", root)
@@ -501,8 +494,6 @@ def _skipped(page):
   ],
 )
 def test_every_block_of_a_page_runs(page, change):
-  if page in _NEEDS:
-    pytest.importorskip(_NEEDS[page])
   names: dict[str, Any] = {"change": change}
   found: dict[str, Any] = {}
   with _AROUND.get(page, _nothing)(names, found):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/torch.md says of ranks holds; its block: blocks_test.py."""
+"""What docs/training.md says of torch ranks holds."""
 
 import numpy as np
 import pytest
