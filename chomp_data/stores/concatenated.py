@@ -266,14 +266,6 @@ class _Texts(texts.Texts):
         out[place] = string
     return out
 
-  def batches(self) -> Iterator[tuple[int, list[str]]]:
-    """Yields (first document, strings), a part at a time."""
-    for begin, member in zip(
-      self._parts.starts.tolist(), self._members, strict=False
-    ):
-      for first, strings in member.batches():
-        yield begin + first, strings
-
   def find(self, names: Sequence[str]) -> dict[str, list[int]]:
     """Returns the documents of each string, ascending."""
     all_documents: dict[str, list[int]] = {name: [] for name in names}

@@ -19,7 +19,6 @@ from typing import Protocol
 
 import numpy as np
 
-from chomp_data import errors
 from chomp_data.index import integers
 from chomp_data.index import ragged
 from chomp_data.stores import documents as documents_lib
@@ -297,7 +296,6 @@ class LabelRuns:
     num_runs: int,
     num_tokens: int,
     weights: np.ndarray,
-    path: str,
   ):
     """Reads nothing yet.
 
@@ -308,12 +306,10 @@ class LabelRuns:
       num_runs: R, 0 only where there is no token.
       num_tokens: Tokens of the store.
       weights: float32[L], of the levels, read-only.
-      path: The store, for messages.
     """
     self._num_runs, self._num_tokens = num_runs, num_tokens
     self.levels: np.ndarray = weights
     self._trained = weights > 0
-    self._path = path
     self._stride = max(
       1, -(-num_runs // (CACHED_RUNS if num_runs <= MAX_SAMPLED_RUNS else 1))
     )
@@ -324,9 +320,6 @@ class LabelRuns:
     """Where every `_stride`-th run begins; short arrays move to memory."""
     every = np.arange(0, self._num_runs, self._stride)
     fence = self._starts.gather(every)
-    span_reads.check_rising(
-      np.diff(fence, prepend=0), f"{self._path}/label_starts"
-    )
     if self._stride == 1:
       self._levels = Held(self._levels.gather(every))
       self._sums = Held(self._sums.gather(np.arange(self._num_runs + 1)))
@@ -351,8 +344,7 @@ class LabelRuns:
     stop = np.empty_like(begin)
     stop[:-1] = begin[1:]
     stop[ends - 1] = lengths[some]
-    span_reads.check_rising(stop - begin, f"{self._path}/label_starts")
-    return span, begin, stop, self._levels_of(run)
+    return span, begin, stop, self._levels.gather(run)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the runs of spans, and of the token after each."""
@@ -373,19 +365,9 @@ class LabelRuns:
     if not self._num_runs:
       return np.zeros(len(positions), np.int64)
     run = self._find(positions)
-    trained = self._trained[self._levels_of(run)]
+    trained = self._trained[self._levels.gather(run)]
     inside = positions - self._starts.gather(run)
     return self._sums.gather(run) + trained * inside
-
-  def _levels_of(self, run: np.ndarray) -> np.ndarray:
-    level = self._levels.gather(run)
-    if len(level) and int(level.max()) >= len(self._trained):
-      raise errors.StoreError(
-        f"{self._path}/label_levels must be below {len(self._trained)}, the"
-        f" levels of the manifest, got {int(level.max())}. Restore the store"
-        " from a copy, or prepare it again."
-      )
-    return level
 
   def _find(self, positions: np.ndarray) -> np.ndarray:
     """Returns the run that each position is in, int64[N]."""

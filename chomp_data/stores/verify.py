@@ -12,7 +12,6 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import opening
-from chomp_data.stores import base
 from chomp_data.stores import kinds
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -45,7 +44,7 @@ def verify_store(
       f"{path} must be a store of tools/prepare.py to be verified, got a"
       f" {type(store).__name__}. Prepare a store from it."
     )
-  opened = zarr_opening.OpenedZarr(store.path, base.DEFAULT_CACHE_BYTES)
+  opened = store.arrays
   if not opened.is_remote:
     zarr_opening.check_files(pathlib.Path(opened.path), store.manifest)
   for name, entry in sorted(store.manifest.files.items()):
@@ -54,13 +53,6 @@ def verify_store(
     array = opened.array(name)
     _check_indices(array)
     _check_values(array, store.manifest.schema, progress)
-  _check_labels(opened)
-  for _ in store.iter_lengths():
-    pass
-  store.opened.ids.find([])
-  if store.opened.meta is not None:
-    for _ in store.opened.meta.batches():
-      pass
   return store.manifest
 
 
@@ -70,7 +62,7 @@ def _check_indices(array: stored_array.StoredArray) -> None:
   for shard in range(layout.num_shards):
     sizes = array.table.stored_bytes(layout.chunks_of_shard(shard))
     if sizes is None:
-      continue  # Schema 1: the file's run_levels SHA-256 was checked.
+      continue  # Schema 1: the file's SHA-256 was checked.
     expected = array_layout.index_of(sizes, layout.chunks_per_shard)
     files = opening.open_storage(array.directory)
 
@@ -99,38 +91,3 @@ def _check_values(
       f"{array.directory} must hold values of SHA-256 {array.entry.sha256}, got"
       f" {content.hexdigest()}. {manifest_lib.RESTORE}"
     )
-
-
-def _check_labels(opened: zarr_opening.OpenedZarr) -> None:
-  """Checks labels against each other, where there are some."""
-  manifest = opened.manifest
-  if not manifest.levels:
-    return
-  starts, levels, sums = (
-    opened.array(f"label_{name}") for name in ("starts", "levels", "sums")
-  )
-  trained = np.asarray(manifest.levels) > 0
-  last_level, total, num_runs = -1, 0, starts.entry.layout.size
-  for low in range(0, num_runs, 1 << 20):
-    high = min(num_runs, low + (1 << 20))
-    first = starts.read(low, min(num_runs, high + 1))
-    if high == num_runs:
-      first = np.append(first, manifest.num_tokens)
-    run_levels = levels.read(low, high)
-    lengths = np.diff(first)
-    right = (
-      (low > 0 or first[0] == 0)
-      and bool((lengths > 0).all())
-      and int(run_levels.max()) < len(trained)
-      and bool((run_levels != np.append(last_level, run_levels[:-1])).all())
-    )
-    if right:
-      counted = total + np.cumsum(trained[run_levels] * lengths)
-      before = np.append(total, counted)
-      right = bool((sums.read(low, high + 1) == before).all())
-      last_level, total = int(run_levels[-1]), int(counted[-1])
-    if not right:
-      raise errors.StoreError(
-        f"{opened.path} must have labels that agree, got others at runs {low}"
-        f" .. {high - 1}. {manifest_lib.RESTORE}"
-      )

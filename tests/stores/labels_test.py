@@ -19,14 +19,8 @@ from tests.sources import labelled
 WEIGHTS = np.asarray([0, 1, 0.5, 3], np.float32)
 
 
-def runs_of(levels, weights=WEIGHTS, table=None):
-  """Returns the runs of tokens of levels, as stores keep them.
-
-  Args:
-    levels: Of each token.
-    weights: Of each level, of which sums are made.
-    table: The weights that the store has; by default those.
-  """
+def runs_of(levels, weights=WEIGHTS):
+  """Returns the runs of tokens of levels, as stores keep them."""
   levels = np.asarray(levels, np.uint8)
   starts = np.flatnonzero(np.diff(levels, prepend=255))
   sums = np.concatenate([[0], np.cumsum(weights[levels] > 0)])
@@ -36,8 +30,7 @@ def runs_of(levels, weights=WEIGHTS, table=None):
     sums=labels_lib.Held(sums[[*starts, len(levels)]]),
     num_runs=len(starts),
     num_tokens=len(levels),
-    weights=weights if table is None else table,
-    path="here" if table is not None else "store",
+    weights=weights,
   )
 
 
@@ -87,28 +80,6 @@ def test_positions_and_spans_must_be_of_the_store():
   for position in (-1, 4):
     with pytest.raises(IndexError, match=f"start {position}"):
       runs.before(np.asarray([position]))
-
-
-def test_a_level_that_the_table_lacks_is_an_error():
-  altered = runs_of([0, 1, 3, 1], table=WEIGHTS[:2])
-  with pytest.raises(stores.StoreError, match=r"/label_levels .*below 2.* 3"):
-    altered.within(np.asarray([0]), np.asarray([4]))
-  with pytest.raises(stores.StoreError, match="below 2"):
-    altered.before(np.asarray([2]))
-
-
-def test_starts_that_fall_are_an_error():
-  runs = labels_lib.LabelRuns(
-    starts=labels_lib.Held(np.asarray([0, 3, 2])),
-    levels=labels_lib.Held(np.asarray([0, 1, 0], np.uint8)),
-    sums=labels_lib.Held(np.asarray([0, 0, 1, 1])),
-    num_runs=3,
-    num_tokens=5,
-    weights=WEIGHTS,
-    path="here",
-  )
-  with pytest.raises(stores.StoreError, match="label_starts must not decrease"):
-    runs.before(np.asarray([1]))
 
 
 LENGTHS = [9, 0, 30, 1, 12, 25, 3, 0, 180, 2]

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a store keeps of each document besides its id."""
 
-import dataclasses
 import itertools
 import pathlib
 
@@ -13,7 +12,6 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.stores.zarr import manifest as manifest_lib
-from chomp_data.testing import stores as testing_stores
 from tests import laws
 
 TOKENIZER = stores.TokenizerInfo(kind="custom", sha256="0" * 64, vocab_size=9)
@@ -85,14 +83,6 @@ def test_a_store_without_meta_is_as_it_was(write):
     stores.document_meta(store, [0])
 
 
-def test_a_corpus_of_records_has_no_meta(tmp_path):
-  path = testing_stores.make_array_records(tmp_path / "x", [[1, 2], [3]])
-  store = testing_stores.open_array_records(path)
-  assert store.opened.meta is None
-  with pytest.raises(stores.StoreError, match="--meta_key"):
-    stores.document_meta(store, [0])
-
-
 @pytest.mark.parametrize(
   ("meta", "match"),
   [
@@ -124,21 +114,3 @@ def test_a_writer_wants_meta_exactly_where_it_was_said(tmp_path, has_meta):
     writer.append(
       np.asarray([1]), np.asarray([1]), ["a"], None if has_meta else ["b"]
     )
-
-
-@pytest.mark.parametrize("name", manifest_lib.META_ARRAYS)
-def test_one_meta_array_alone_is_refused(write, name):
-  store = write(META)
-  manifest = store.manifest
-  arrays = {n: a for n, a in manifest.arrays.items() if n != name}
-  broken = dataclasses.replace(manifest, arrays=arrays)
-  with pytest.raises(stores.StoreError, match=rf"`arrays` must list.*{name}"):
-    manifest_lib.parse(manifest_lib.serialize(broken), "here")
-
-
-def test_a_store_with_meta_can_be_overwritten(write, tmp_path):
-  path = write(META).path
-  again = stores.write_store(
-    path, [[1]], tokenizer_info=TOKENIZER, overwrite=True
-  )
-  assert again.opened.meta is None

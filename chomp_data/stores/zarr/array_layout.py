@@ -82,12 +82,6 @@ class ArrayLayout:
     """Bytes of a shard's index, its crc32c included."""
     return 16 * self.chunks_per_shard + CRC_BYTES
 
-  @property
-  def uncompressed_bytes(self) -> int:
-    """Bytes of all shard files, where chunks are stored as they are."""
-    each = self.chunk_bytes + CRC_BYTES
-    return self.num_chunks * each + self.num_shards * self.index_bytes
-
   def shard_bytes(self, shard: int) -> int:
     """Returns the bytes of a shard file whose chunks are stored as they are."""
     each = self.chunk_bytes + CRC_BYTES

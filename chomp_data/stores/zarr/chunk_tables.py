@@ -68,7 +68,7 @@ class ChunkTable:
 
   def _load(self, table: int) -> None:
     data = self._read(file(self._name, table))
-    count = chunks_of(self._layout.num_chunks, table)
+    count = min(CHUNKS, self._layout.num_chunks - table * CHUNKS)
     self._sizes[table] = np.frombuffer(data, "<u8", offset=4 * count)
     self._crcs[table] = np.frombuffer(data, "<u4", count)
 
@@ -94,18 +94,9 @@ def file(name: str, table: int) -> str:
   return f"{FOLDER}/{name}.{table}"
 
 
-def files(name: str, layout: array_layout.ArrayLayout) -> dict[str, int]:
-  """Returns an array's tables, and how many bytes each must have."""
-  each = 4 if layout.compression == "none" else 12
-  return {
-    file(name, table): each * chunks_of(layout.num_chunks, table)
-    for table in range(-(-layout.num_chunks // CHUNKS))
-  }
-
-
-def chunks_of(num_chunks: int, table: int) -> int:
-  """Returns how many chunks a table is of."""
-  return min(CHUNKS, num_chunks - table * CHUNKS)
+def files(name: str, layout: array_layout.ArrayLayout) -> list[str]:
+  """Returns an array's tables."""
+  return [file(name, table) for table in range(-(-layout.num_chunks // CHUNKS))]
 
 
 def encode(

@@ -28,7 +28,6 @@ class ChunkedArray(stored_array.StoredArray, chunked_reads.ObjectReads):
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: chunk_cache.Counters,
-    check: stored_array.ChunkCheck | None = None,
     cache_bytes: int = 0,
     disk: tuple[disk_cache.DiskCache, str] | None = None,
   ):
@@ -37,14 +36,13 @@ class ChunkedArray(stored_array.StoredArray, chunked_reads.ObjectReads):
     Args:
       files: The store's.
       name: The array's.
-      entry: As in `StoredArray`, like the following three.
+      entry: As in `StoredArray`, like the following two.
       table: Likewise.
       counters: Likewise.
-      check: Likewise.
       cache_bytes: Of its chunks in memory.
       disk: Where chunks are kept on a local disk and the store's hash, or None.
     """
-    super().__init__(files.url(name), entry, table, counters, check)
+    super().__init__(files.url(name), entry, table, counters)
     self._name = name
     self.read_objects(
       files,

@@ -41,11 +41,10 @@ class MappedArray(stored_array.StoredArray):
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: chunk_cache.Counters,
-    check: stored_array.ChunkCheck | None = None,
     max_open_shards: int = MAX_OPEN_SHARDS,
   ):
     """As `StoredArray`; `max_open_shards` bounds maps."""
-    super().__init__(directory, entry, table, counters, check)
+    super().__init__(directory, entry, table, counters)
     self.max_open_shards = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
     self._advised = np.zeros(self._layout.num_chunks, bool)

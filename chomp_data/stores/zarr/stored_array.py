@@ -6,7 +6,6 @@ Every chunk's crc32c is checked against its table at its first touch in a
 process, and no value of a chunk is returned before.
 """
 
-from collections.abc import Callable
 import os
 
 import numpy as np
@@ -18,9 +17,6 @@ from chomp_data.stores import chunked_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
-
-# Called with (chunk, values less padding) at a chunk's first touch.
-ChunkCheck = Callable[[int, np.ndarray], None]
 
 
 class StoredArray(chunked_reads.ChunkedReads):
@@ -38,7 +34,6 @@ class StoredArray(chunked_reads.ChunkedReads):
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: chunk_cache.Counters,
-    check: ChunkCheck | None = None,
   ):
     """Reads nothing yet.
 
@@ -47,7 +42,6 @@ class StoredArray(chunked_reads.ChunkedReads):
       entry: Its layout and checksum.
       table: What is known of its chunks.
       counters: Counted into.
-      check: A further check of a chunk's values; raises StoreError.
     """
     layout = entry.layout
     super().__init__(layout.size, layout.chunk, layout.numpy_dtype, counters)
@@ -55,7 +49,6 @@ class StoredArray(chunked_reads.ChunkedReads):
     self.entry = entry
     self.table = table
     self._layout = layout
-    self._check = check
 
   def verify(self, chunk: int, data: np.ndarray) -> np.ndarray:
     """Checks a chunk's decoded values, padding included.
@@ -76,10 +69,7 @@ class StoredArray(chunked_reads.ChunkedReads):
         chunk // self._layout.chunks_per_shard,
         f"chunk {chunk} must have crc32c {expected:08x}, got {crc:08x}",
       )
-    values = data[: self._layout.elements_of_chunk(chunk)]
-    if self._check is not None:
-      self._check(chunk, values)
-    return values
+    return data[: self._layout.elements_of_chunk(chunk)]
 
   def shard_path(self, shard: int) -> str:
     """Returns a shard's file, or its URL."""

@@ -194,7 +194,6 @@ class OpenedZarr:
       num_runs=self.manifest.arrays["label_starts"].layout.size,
       num_tokens=self.manifest.num_tokens,
       weights=levels,
-      path=str(self.path),
     )
 
   def columns(self) -> dict[str, columns_lib.StoredColumn]:
@@ -209,8 +208,6 @@ class OpenedZarr:
   def texts(self, name: str) -> document_texts.TextArray:
     """Returns a reader of one string a document: 'id' or 'meta'."""
     return document_texts.TextArray(
-      self.path,
-      name,
       self.manifest.num_documents,
       self.array(f"{name}_bytes"),
       self.array(f"{name}_offsets"),
@@ -219,10 +216,6 @@ class OpenedZarr:
   def array(self, name: str) -> stored_array.StoredArray:
     """Returns a reader of an array."""
     entry, table = self.manifest.arrays[name], self.table(name)
-    check = None
-    if name in manifest_lib.OFFSETS:
-      of = manifest_lib.OFFSETS[name]
-      check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
     # Readers in this process share offsets, which are read without a plan.
     key = name, self._disk and self._disk.directory
     array = self._checked.offsets.get(key)
@@ -231,7 +224,7 @@ class OpenedZarr:
     counters = chunk_cache.Counters()
     if not self.is_remote and entry.layout.compression == "none":
       path = self.files.url(name)
-      array = mapped_array.MappedArray(path, entry, table, counters, check)
+      array = mapped_array.MappedArray(path, entry, table, counters)
     else:
       array = chunked_array.ChunkedArray(
         self.files,
@@ -239,7 +232,6 @@ class OpenedZarr:
         entry,
         table,
         counters,
-        check,
         self._cache_bytes,
         None if self._disk is None else (self._disk, self.manifest.hash),
       )
@@ -253,30 +245,6 @@ class OpenedZarr:
     if name not in tables:
       tables[name] = _chunk_table(self.files, self.manifest, name)
     return tables[name]
-
-  def _offsets_check(self, name: str, end: int) -> stored_array.ChunkCheck:
-    # Not `self`: a cycle would keep the maps until the collector runs.
-    path, num_chunks = (
-      f"{self.path}/{name}",
-      self.manifest.arrays[name].layout.num_chunks,
-    )
-
-    def check(chunk: int, values: np.ndarray) -> None:
-      first = 0 if chunk == 0 else values[0]
-      last = end if chunk == num_chunks - 1 else values[-1]
-      if (
-        values[0] != first
-        or values[-1] != last
-        or not 0 <= values[0] <= values[-1] <= end
-        or np.any(values[1:] < values[:-1])
-      ):
-        raise errors.StoreError(
-          f"{path} must rise from 0 to {end}, got"
-          f" {values[0]} .. {values[-1]} in chunk {chunk}."
-          f" {manifest_lib.RESTORE}"
-        )
-
-    return check
 
 
 def _read_manifest(files: storage.Storage) -> manifest_lib.Manifest:
