@@ -29,7 +29,6 @@ import time
 from typing import Any
 from typing import Self
 from typing import TypeVar
-import weakref
 
 from absl import logging
 import numpy as np
@@ -44,7 +43,6 @@ from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
 from chomp_data.stores import json_values
-from chomp_data.stores import modification_guard
 from chomp_data.threads import heartbeat
 
 HEADER = "header.json"
@@ -73,11 +71,20 @@ _DTYPE = re.compile(r"[<|][biu][1248]")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Written:
-  """An array that is being written: its values so far."""
+class _Entry:
+  """An array of an index: its values, and the CRC-32C of its file's pages."""
 
   dtype: str
   size: int
+  crc32c: list[int]
+
+  def __post_init__(self) -> None:
+    """Raises ValueError where it is of no integers or truth values."""
+    if not _DTYPE.fullmatch(self.dtype) or not 0 <= self.size < 2**62:
+      raise ValueError(
+        f"an array must be of integers, got {self.size} of"
+        f" {relative_names.brief(self.dtype)}"
+      )
 
   @property
   def nbytes(self) -> int:
@@ -85,14 +92,6 @@ class _Written:
     return self.size * np.dtype(self.dtype).itemsize
 
 
-@dataclasses.dataclass(frozen=True)
-class _Entry(_Written):
-  """An array of an index, and the CRC-32C of its file's pages."""
-
-  crc32c: list[int]
-
-
-_T = TypeVar("_T", bound=_Written)
 _V = TypeVar("_V")
 
 
@@ -160,19 +159,11 @@ def progress(
 class _Arrays(dict[str, "SideArray"]):
   """The arrays of an index; one that its header does not list is an error."""
 
-  def __init__(self, directory: pathlib.Path, arrays: dict[str, "SideArray"]):
-    super().__init__(arrays)
-    self._directory = directory
-
   def __missing__(self, name: str) -> "SideArray":
     raise errors.StoreError(
-      f"{self._directory / HEADER} must list the array {name!r}, got"
-      f" {', '.join(self) or 'none'}. Remove {self._directory}: it is built"
-      " again."
+      f"{HEADER} of an index must list the array {name!r}, got"
+      f" {', '.join(self) or 'none'}. Remove its directory: it is built again."
     )
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    return _Arrays, (self._directory, dict(self))
 
 
 class SideArray(checked_file.CheckedFile):
@@ -181,16 +172,10 @@ class SideArray(checked_file.CheckedFile):
   def __init__(self, path: pathlib.Path, entry: _Entry):
     """Maps the file; see `load_or_build`.
 
-    Within a process `_array` shares one map, and what of it was verified.
-
     Raises:
       StoreError: If the file is not of the size that the header says.
     """
     self._entry = entry
-    # From before it is read: what is written later is another file.
-    self._stamp: modification_guard.Stamp | None = modification_guard.stamp(
-      path
-    )
     super().__init__(
       path,
       np.dtype(entry.dtype),
@@ -200,12 +185,7 @@ class SideArray(checked_file.CheckedFile):
     )
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return _array, (self.path, self._entry)
-
-  def is_of(self, entry: _Entry) -> bool:
-    """Returns whether its file is still the one that was mapped."""
-    is_same = entry == self._entry
-    return is_same and modification_guard.stamp(self.path) == self._stamp
+    return type(self), (self.path, self._entry)
 
   def take(self, positions: np.ndarray) -> np.ndarray:
     """Returns int64[N], the values at positions, verified.
@@ -243,15 +223,7 @@ class RemoteSideArray(SideArray):
     self._remote = opening.open_storage(url)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return _array, (self.path, self._entry, self._remote.path)
-
-  def is_of(self, entry: _Entry) -> bool:
-    # It is written to as pages come.
-    assert self._stamp is not None
-    now = modification_guard.stamp(self.path)
-    return (
-      entry == self._entry and now is not None and (now[:3] == self._stamp[:3])
-    )
+    return type(self), (self.path, self._entry, self._remote.path)
 
   def search(self, values: np.ndarray) -> np.ndarray:
     values = self._as_stored(values)
@@ -316,13 +288,10 @@ class RemoteSideArray(SideArray):
     heartbeat.beat()
 
 
-def _for_all(
-  values: Collection[_V], call: Callable[[_V], object], at_once: bool = True
-) -> None:
+def _for_all(values: Collection[_V], call: Callable[[_V], object]) -> None:
   """Calls a function that waits for a bucket with each of several values."""
-  if len(values) < 2 or not at_once:
-    for value in values:
-      call(value)
+  if len(values) == 1:
+    call(*values)
     return
   with futures.ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
     for _ in pool.map(call, values):
@@ -332,27 +301,6 @@ def _for_all(
 def _object_name(file_name: str, number: int) -> str:
   """Returns the name of an object of an array's file, from 0."""
   return f"{file_name}.{number}" if number else file_name
-
-
-# Arrays that this process has mapped, by path: a copy of a plan shares them,
-# and what of them was verified.
-_mapped: weakref.WeakValueDictionary[str, SideArray] = (
-  weakref.WeakValueDictionary()
-)
-
-
-def _array(
-  path: pathlib.Path, entry: _Entry, url: str | None = None
-) -> SideArray:
-  """Returns an array of an index; see `SideArray` and `RemoteSideArray`."""
-  array = _mapped.get(str(path))
-  if array is None or not array.is_of(entry):
-    if url is None:
-      array = SideArray(path, entry)
-    else:
-      array = RemoteSideArray(path, entry, url)
-    _mapped[str(path)] = array
-  return array
 
 
 def load_or_build(
@@ -387,14 +335,18 @@ def load_or_build(
     BusyError: If another process builds it, and not `wait`.
     StoreError: If it can be kept nowhere.
   """
-  key = _whole_key(name, key)
-  is_remote = opening.open_storage(store_path).is_remote
-  tried = _directories(store_path, name, key)
-  for directory in tried:
-    sweep(directory.parent)
-  arrays = _find(store_path, name, key, in_bucket=True)
+  for parent in places(store_path):
+    sweep(parent)
+  arrays = find(store_path, name, key, in_bucket=True)
   if arrays is not None:
     return arrays
+
+  def parts(sizes: Mapping[str, int]) -> Parts:
+    assert build is not None
+    return build()
+
+  is_remote = opening.open_storage(store_path).is_remote
+  whole_key, tried = _located(store_path, name, key)
   problems = []
   for directory in tried:
     try:
@@ -404,8 +356,8 @@ def load_or_build(
       beside = not is_remote and directory == tried[0]
       built = _build_locked(
         directory,
-        key,
-        build_from or _from_nothing(build),
+        whole_key,
+        build_from or parts,
         None if beside else store_path,
         wait,
         resumes=build_from is not None,
@@ -425,11 +377,6 @@ def load_or_build(
   )
 
 
-def _from_nothing(build: Callable[[], Parts] | None) -> BuildFrom:
-  assert build is not None
-  return lambda sizes: build()
-
-
 def find(
   store_path: str | os.PathLike[str],
   name: str,
@@ -444,17 +391,7 @@ def find(
     key: Likewise.
     in_bucket: Whether one is looked for beside a store in a bucket, too.
   """
-  return _find(store_path, name, _whole_key(name, key), in_bucket)
-
-
-def _find(
-  store_path: str | os.PathLike[str],
-  name: str,
-  key: Mapping[str, Any],
-  in_bucket: bool,
-) -> dict[str, SideArray] | None:
-  """Returns an index that is on this machine or in a bucket, or None."""
-  directories = _directories(store_path, name, key)
+  key, directories = _located(store_path, name, key)
   for directory in directories:
     arrays = _open(directory, key)
     if arrays is not None:
@@ -481,7 +418,7 @@ def drop(
     name: Likewise.
     key: Likewise.
   """
-  for directory in _directories(store_path, name, _whole_key(name, key)):
+  for directory in _located(store_path, name, key)[1]:
     for path in (directory, _partial(directory)):
       # Renamed first: another process may make one of its name at any time.
       with (
@@ -491,16 +428,13 @@ def drop(
         os.rename(path, staged / path.name)
 
 
-def _whole_key(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
-  return {"schema": _SCHEMA, "name": name, **key}
-
-
-def _directories(
+def _located(
   store_path: str | os.PathLike[str], name: str, key: Mapping[str, Any]
-) -> list[pathlib.Path]:
-  """Returns where an index may be, the first place first."""
+) -> tuple[dict[str, Any], list[pathlib.Path]]:
+  """Returns the key of a header, and where it may be, the first place first."""
+  key = {"schema": _SCHEMA, "name": name, **key}
   directory = f"{name}-{hashlib.sha256(_canonical(key)).hexdigest()[:24]}"
-  return [parent / directory for parent in places(store_path)]
+  return key, [parent / directory for parent in places(store_path)]
 
 
 def known(
@@ -572,10 +506,10 @@ def _make_partial(
     header = {**header, "store": remote.path.rpartition(".index/")[0]}
     directory.parent.mkdir(parents=True, exist_ok=True)
     with publish.staged_directory(directory) as staged:
-      for name, entry in _entries(_Entry, header, remote.url(HEADER)).items():
+      for name, entry in _entries(header, remote.url(HEADER)).items():
         with publish.new_file(staged / f"{name}.bin") as file:
           file.truncate(entry.nbytes)
-      _write_header(staged, header)
+      publish.write_file(staged / HEADER, _header_bytes(header))
       # Another process may have made it meanwhile: either is right.
       with contextlib.suppress(OSError):
         os.rename(staged, _partial(directory))
@@ -712,15 +646,11 @@ def _write(
         if resumes and time.monotonic() - journal_written > RECORD_INTERVAL_S:
           _write_journal(staged, writers)
           journal_written = time.monotonic()
-    arrays = {
-      name: dataclasses.asdict(writer.entry())
-      for name, writer in writers.items()
-    }
-    header: dict[str, Any] = {"key": key, "arrays": arrays}
+    header: dict[str, Any] = {"key": key, "arrays": _written(writers)}
     if of is not None:
       header["store"] = _absolute(of)
     (staged / JOURNAL).unlink(missing_ok=True)
-    _write_header(staged, header)
+    publish.write_file(staged / HEADER, _header_bytes(header))
     publish.publish(staged, directory, durable=False)
 
 
@@ -730,13 +660,19 @@ def _write_journal(
   """Writes what there is so far, from which another process may resume."""
   for writer in writers.values():
     writer.sync()
-  arrays = {
-    name: dataclasses.asdict(_Written(writer.dtype.str, writer.size))
-    for name, writer in writers.items()
-  }
-  data = _header_bytes({"arrays": arrays})
+  data = _header_bytes({"arrays": _written(writers)})
   with publish.staged_file(staged / JOURNAL, durable=False) as file:
     file.write(data)
+
+
+def _written(writers: Mapping[str, "_Writer"]) -> dict[str, Any]:
+  """Returns what a header says of the arrays that are being written."""
+  return {
+    name: dataclasses.asdict(
+      _Entry(writer.dtype.str, writer.size, writer.crc32c())
+    )
+    for name, writer in writers.items()
+  }
 
 
 def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
@@ -744,7 +680,7 @@ def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
   writers: dict[str, _Writer] = {}
   try:
     header = _header(staged, JOURNAL)
-    for name, entry in _entries(_Written, header, staged / JOURNAL).items():
+    for name, entry in _entries(header, staged / JOURNAL).items():
       dtype = np.dtype(entry.dtype)
       writers[name] = _Writer(staged / f"{name}.bin", dtype, entry.size)
   except (OSError, ValueError) as error:
@@ -753,10 +689,6 @@ def _resumed_writers(staged: pathlib.Path) -> dict[str, "_Writer"]:
       writer.close()
     return {}
   return writers
-
-
-def _write_header(staged: pathlib.Path, header: dict[str, Any]) -> None:
-  publish.write_file(staged / HEADER, _header_bytes(header))
 
 
 def _header_bytes(header: dict[str, Any]) -> bytes:
@@ -778,6 +710,7 @@ class _Writer:
     self._file = checked_file.CheckedWriter(path, size * dtype.itemsize)
     self.sync = self._file.sync
     self.close = self._file.close
+    self.crc32c = self._file.sums.crc32c
 
   @property
   def size(self) -> int:
@@ -786,9 +719,6 @@ class _Writer:
 
   def append(self, values: np.ndarray) -> None:
     self._file.write(np.ascontiguousarray(values, self.dtype).data)
-
-  def entry(self) -> _Entry:
-    return _Entry(self.dtype.str, self.size, self._file.sums.crc32c())
 
 
 def _open(
@@ -809,21 +739,25 @@ def _open(
     header = _header(directory)
     if header.get("key") != json.loads(_canonical(key)):
       raise errors.StoreError(f"{directory / HEADER} is of another index")
-    url = None
+    make: Callable[[pathlib.Path, _Entry], SideArray] = SideArray
     if is_partial:
       url = f"{header['store']}.index/{directory.name.removesuffix(_PARTIAL)}"
+      make = functools.partial(RemoteSideArray, url=url)
     arrays = {
-      name: _array(directory / f"{name}.bin", entry, url)
-      for name, entry in _entries(_Entry, header, directory / HEADER).items()
+      name: make(directory / f"{name}.bin", entry)
+      for name, entry in _entries(header, directory / HEADER).items()
     }
     if sum(array.nbytes for array in arrays.values()) <= CHECKED_AT_OPEN:
-      _for_all(arrays.values(), SideArray.read, at_once=is_partial)
+      if is_partial:
+        _for_all(arrays.values(), SideArray.read)
+      for array in arrays.values():
+        array.read()
   # A StoreError is a ValueError.
   except (OSError, ValueError) as error:
     errors.check_open_files(error.__cause__ or error)
     logging.warning("%s is built again: %s", directory, error)
     return None
-  return _Arrays(directory, arrays)
+  return _Arrays(arrays)
 
 
 def _header(directory: pathlib.Path, name: str = HEADER) -> dict[str, Any]:
@@ -849,33 +783,23 @@ def _parsed_header(data: bytes) -> dict[str, Any]:
 
 
 def _entries(
-  kind: type[_T], header: Mapping[str, Any], path: str | os.PathLike[str]
-) -> dict[str, _T]:
+  header: Mapping[str, Any], path: str | os.PathLike[str]
+) -> dict[str, _Entry]:
   """Returns what a header says of each array, checked.
-
-  Args:
-    kind: `_Entry` for an index, `_Written` for a build that was interrupted.
-    header: Its header.
-    path: The file of the header, for messages.
 
   Raises:
     StoreError: If a name is not one of a file in the directory, or a field is
-      not of its type.
+      not of its type; it names the header's `path`.
   """
   try:
-    entries: dict[str, _T] = json_values.decode(
-      dict[str, kind], header.get("arrays"), "arrays"
+    entries: dict[str, _Entry] = json_values.decode(
+      dict[str, _Entry], header.get("arrays"), "arrays"
     )
-    for name, entry in entries.items():
+    for name in entries:
       if not relative_names.is_part(name):
         raise ValueError(
           "`arrays` must be of names of files in its directory, got"
           f" {relative_names.brief(name)}"
-        )
-      if not _DTYPE.fullmatch(entry.dtype) or not 0 <= entry.size < 2**62:
-        raise ValueError(
-          f"`arrays.{name}` must be some integers, got {entry.size} of"
-          f" {relative_names.brief(entry.dtype)}"
         )
   except ValueError as error:
     raise errors.StoreError(
