@@ -256,50 +256,46 @@ class _Reader:
           f" {len(elements)}. Correct the source."
         )
     for document, element in zip(run, elements, strict=True):
-      values, rule, got = self._tokens(document, element)
-      if rule:
-        raise errors.StoreError(
-          f"{self._path}: element {document} must be {rule}, got {got}. Correct"
-          " the source, or the arguments of `from_source`."
-        )
-      tokens = values.astype(self.dtype)
+      tokens = self._tokens(document, element).astype(self.dtype)
       tokens.flags.writeable = False
       yield document, tokens
 
   def _length(self, document: int) -> int:
     return int(self.offsets[document + 1] - self.offsets[document])
 
-  def _tokens(
-    self, document: int, element: Any
-  ) -> tuple[np.ndarray, str, object]:
-    """Returns the tokens of an element; what they must be, and are instead."""
-    none = np.zeros(0, self.dtype)
+  def _tokens(self, document: int, element: Any) -> np.ndarray:
+    """Returns the tokens of an element; raises StoreError at another one."""
+
+    def wrong(rule: str, got: object) -> errors.StoreError:
+      return errors.StoreError(
+        f"{self._path}: element {document} must be {rule}, got {got}. Correct"
+        " the source, or the arguments of `from_source`."
+      )
+
     key, shown = self._options.key, type(element).__name__
     if isinstance(element, Mapping):
       shown += f" of {', '.join(map(str, element))}"
     if key is not None:
       if not isinstance(element, Mapping) or key not in element:
-        return none, f"a mapping with `key` {key!r}", shown
+        raise wrong(f"a mapping with `key` {key!r}", shown)
       element = element[key]
     try:
       values = np.asarray(element)
     except (TypeError, ValueError) as error:
-      return none, "integers [length]", error
+      raise wrong("integers [length]", error) from error
     if not values.size and isinstance(element, list | tuple):
-      values = none  # NumPy takes a list of no values for floats.
+      # NumPy takes a list of no values for floats.
+      values = np.zeros(0, self.dtype)
     if values.ndim != 1 or values.dtype.kind not in "iu":
       got = f"{values.dtype}{[*values.shape]} ({shown})"
-      return none, "integers [length], or a mapping and its `key` named", got
-    length = self._length(document)
+      raise wrong("integers [length], or a mapping and its `key` named", got)
+    length, vocab_size = self._length(document), self._options.vocab_size
     if len(values) != length:
-      return none, f"{length} tokens, as in `lengths`", len(values)
-    low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    if low < 0 or high >= self._options.vocab_size:
-      wrong = low if low < 0 else high
-      rule = f"ids in 0 .. {self._options.vocab_size - 1}, by `vocab_size`"
-      at = int((values == wrong).argmax())
-      return none, rule, f"{wrong} at token {at}"
-    return values, "", ""
+      raise wrong(f"{length} tokens, as in `lengths`", len(values))
+    if at := np.flatnonzero((values < 0) | (values >= vocab_size))[:1].tolist():
+      rule = f"ids in 0 .. {vocab_size - 1}, by `vocab_size`"
+      raise wrong(rule, f"{values[at[0]]} at token {at[0]}")
+    return values
 
 
 class SourceStore(base.Store):

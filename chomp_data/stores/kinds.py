@@ -13,6 +13,7 @@ Data without a path, a user's Grain source, are a store by
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
@@ -148,12 +149,16 @@ def open_store(
       path, _options(name, value), cache_bytes=cache_bytes
     )
   if not opening.open_storage(path).is_remote:
-    opening.open_local(path)
-    for kind in STORE_KINDS.values():
-      stored_options = kind.options_at(pathlib.Path(path))
-      if stored_options is not None:
-        return kind.open(path, stored_options, cache_bytes=cache_bytes)
-  return _kind_at(path).open(path, cache_bytes=cache_bytes)
+    for kind, stored in _recognized(path):
+      options_there = () if stored is None else (stored,)
+      return kind.open(path, *options_there, cache_bytes=cache_bytes)
+    directory = pathlib.Path(path)
+    advice = [_SAVED] if _is_saved(directory) else []
+    advice += [k.advice for k in STORE_KINDS.values() if k.is_at(directory)]
+    if advice:
+      raise errors.StoreError(f"{path} must be a store, got {advice[0]}")
+  # It says what is missing.
+  return zarr_store.open_zarr(path, cache_bytes=cache_bytes)
 
 
 def _options(name: str, value: Any) -> Any:
@@ -203,44 +208,22 @@ def open_stores(
 
 
 def _needs_no_options(path: str | os.PathLike[str]) -> bool:
-  if opening.open_storage(path).is_remote:
-    return opening.open_storage(path).head(manifest.FILE) is not None
-  opening.open_local(path)
-  directory = pathlib.Path(path)
-  return any(
-    kind.is_at(directory)
-    if kind.options is None
-    else kind.options_at(directory) is not None
-    for kind in STORE_KINDS.values()
-  )
+  files = opening.open_storage(path)
+  if files.is_remote:
+    return files.head(manifest.FILE) is not None
+  return any(_recognized(path))
 
 
-def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
-  """Returns the kind of a path that was given without options.
-
-  Raises:
-    StoreError: If it is read in another way.
-  """
-  if opening.open_storage(path).is_remote:
-    return STORE_KINDS["zarr"]
+def _recognized(
+  path: str | os.PathLike[str],
+) -> Iterator[tuple[StoreKind, Any]]:
+  """Yields kinds that open a local path as it is, and options stored there."""
   opening.open_local(path)
   directory = pathlib.Path(path)
   for kind in STORE_KINDS.values():
-    if kind.options is None and kind.is_at(directory):
-      return kind
-  advice = [_SAVED] if _is_saved(directory) else []
-  advice += [
-    kind.advice
-    for kind in STORE_KINDS.values()
-    if _needs_options(kind, directory)
-  ]
-  if advice:
-    raise errors.StoreError(f"{path} must be a store, got {advice[0]}")
-  return STORE_KINDS["zarr"]  # It says what is missing.
-
-
-def _needs_options(kind: StoreKind, path: pathlib.Path) -> bool:
-  return kind.options is not None and kind.is_at(path)
+    options = kind.options_at(directory)
+    if options is not None or (kind.options is None and kind.is_at(directory)):
+      yield kind, options
 
 
 def _is_saved(path: pathlib.Path) -> bool:

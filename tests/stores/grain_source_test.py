@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Grain source as a store: the batches of a store of the same documents."""
 
-import itertools
 import json
 import logging
 import pathlib
@@ -124,61 +123,6 @@ def test_batches_are_the_golden_ones_of_a_store(name, tmp_path, monkeypatch):
     assert accounts[step]["accounts"] == record["accounts"]
 
 
-def _first_fit(lengths, seq_len):
-  """Packs a window in plain Python: [[(document, start, length)]] by row."""
-  pieces = [
-    (document, start, min(seq_len, length - start))
-    for document, length in enumerate(lengths)
-    for start in range(0, length, seq_len)
-  ]
-  rows = []
-  for piece in sorted(pieces, key=lambda own: -own[2]):
-    fitting = (
-      row for row in rows if sum(own[2] for own in row) + piece[2] <= seq_len
-    )
-    row = next(fitting, None)
-    if row is None:
-      rows.append([piece])
-    else:
-      row.append(piece)
-  # Within a row, pieces are in the order of their documents.
-  return [sorted(row) for row in rows]
-
-
-@pytest.mark.parametrize("window", [3, 10])
-def test_rows_are_those_of_first_fit_over_the_elements(window):
-  """Packed by a reference that reads the elements of the source itself."""
-  source = Source([{"ids": own.tolist()} for own in DOCUMENTS])
-  store = stores.from_source(
-    source, LENGTHS, vocab_size=256, fingerprint="v1", key="ids", pad_id=0
-  )
-  pipe = chomp_data.build(
-    config_of(
-      store,
-      {"global_batch_size": 1, "epochs": 1},
-      packing_buffer_docs=window,
-      add_eos=False,
-      shuffle_rows=False,
-    )
-  )
-  expected = []
-  for first in range(0, len(source), window):
-    elements = [source[i]["ids"] for i in range(first, len(source))[:window]]
-    for row in _first_fit([len(own) for own in elements], 16):
-      tokens = [elements[d][s : s + n] for d, s, n in row]
-      segments = [[i + 1] * len(own) for i, own in enumerate(tokens)]
-      expected.append(
-        [[*itertools.chain.from_iterable(own)] for own in (tokens, segments)]
-      )
-  assert pipe.num_steps == len(expected)
-  for step, (tokens, segments) in enumerate(expected):
-    batch = pipe.batch(step)
-    padding = [0] * (16 - len(tokens))
-    assert batch["tokens"][0].tolist() == tokens + padding
-    row = batch["segment_ids"][0]
-    assert row[: len(segments)].tolist() == segments
-
-
 @pytest.mark.parametrize(
   "elements",
   [
@@ -207,21 +151,6 @@ def test_a_map_dataset_of_grain_is_a_source():
   np.testing.assert_array_equal(
     stores.read_document(store, 3), DOCUMENTS[3] + 1
   )
-
-
-def test_nothing_is_read_before_a_batch_is():
-  source = Source(DOCUMENTS)
-  store = stores.from_source(
-    source, LENGTHS, vocab_size=256, fingerprint="v1", pad_id=0
-  )
-  pipe = chomp_data.build(config_of(store))
-  pipe.plan(0, pipe.num_steps)
-  assert source.read == []
-  pipe.batch(0)
-  first = list(source.read)
-  assert sorted(first) == sorted(set(pipe.plan(0).document.tolist()))
-  pipe.batch(0)
-  assert source.read == first  # They are cached.
 
 
 def test_elements_of_several_batches_are_one_call():
@@ -278,26 +207,6 @@ def test_a_mix_with_a_store_resumes_and_its_state_holds_the_fingerprint(
     other.set_state(state)
 
 
-def test_a_source_that_is_appended_joins_at_the_next_epoch(tmp_path):
-  path = testing_stores.make_store(tmp_path / "store", DOCUMENTS).path
-  run = {"epochs": 3, "global_batch_size": 1}
-  with chomp_data.make_iterator(config_of(path, run)) as iterator:
-    before = [measuring.digest(next(iterator))]
-    state = iterator.get_state()
-  tokens = [own[::-1].copy() for own in DOCUMENTS]
-  both = config_of((path, store_of(tokens)), run)
-  with chomp_data.make_iterator(both) as iterator:
-    iterator.set_state(state)
-    batches = [*before, *map(measuring.digest, iterator)]
-  other = testing_stores.make_store(tmp_path / "other", tokens).path
-  both = config_of((path, other), run)
-  both["sources"]["text"]["joined"] = (0, 1)
-  pipe = chomp_data.build(both)
-  assert batches == [
-    measuring.digest(pipe.batch(step)) for step in range(pipe.num_steps)
-  ]
-
-
 def test_two_pipelines_of_one_object_have_caches_of_their_own():
   store = store_of()
   one, two = (chomp_data.build(config_of(store)) for _ in range(2))
@@ -306,21 +215,6 @@ def test_two_pipelines_of_one_object_have_caches_of_their_own():
     own.sources["text"].store.counters.chunks_fetched for own in (one, two)
   ]
   assert counts[0] > counts[1] == 0
-
-
-def test_a_document_is_traced_by_its_id(tmp_path):
-  """By a command, whose `--config` is a file that makes the source."""
-  config = tmp_path / "own.py"
-  config.write_text(_CONFIG)
-  done = subprocess.run(
-    [
-      sys.executable, "-m", "tools.trace", f"--config={config}",
-      "--document=text/v1:3",
-    ],
-    capture_output=True, text=True, check=False,
-  )  # fmt: skip
-  assert not done.returncode, done.stderr
-  assert "v1:3" in done.stdout
 
 
 _CONFIG = """

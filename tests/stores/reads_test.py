@@ -174,14 +174,6 @@ def naive_is_valid(span):
   return start >= 0 and length >= 0 and start + length <= SIZE
 
 
-def test_rows_that_touch_are_one_range():
-  # Phase 1 of the plan: rows of 2,048 tokens, repeated and in any order.
-  rows = np.asarray([7, 3, 4, 3, 0, 5])
-  starts, lengths = span_reads.coalesced_ranges(rows * 2_048, np.full(6, 2_048))
-  assert starts.tolist() == [0, 3 * 2_048, 7 * 2_048]
-  assert lengths.tolist() == [2_048, 3 * 2_048, 2_048]
-
-
 @hypothesis.given(
   st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=12),
   st.sampled_from([0, 2**40]),
@@ -285,8 +277,8 @@ def pass_over(store, starts, batch, group):
 
 
 # Groups that end with windows, that cross them, and that span several.
-@pytest.mark.parametrize("group", [0, 1, 2, 3, 5, 100])
-@pytest.mark.parametrize("batch", [3, 8, 16, 20])
+@pytest.mark.parametrize("group", [0, 1, 3, 100])
+@pytest.mark.parametrize("batch", [3, 8, 20])
 def test_a_cache_of_one_window_fetches_each_chunk_once(paths, batch, group):
   starts = block_shuffled(window_blocks=8)
   assert pass_over(compressed(paths, 8), starts, batch, group) == NUM_CHUNKS - 1
@@ -301,93 +293,8 @@ def test_a_map_fetches_each_chunk_once_whatever_the_order(paths):
   assert pass_over(store, starts, 8, 4) == NUM_CHUNKS - 1
 
 
-def test_copies_fetch_nothing_that_was_prefetched(paths):
-  store = compressed(paths, 8)
-  spans = chunks_of(5, 3, 50, 3, 20)
-  assert fetched_by(store, store.prefetch, *spans) == 4
-  assert store.counters.cache_hits == 0
-  assert fetched_by(store, store.prefetch, *spans) == 0
-  assert store.counters.cache_hits == 4
-  copy(store, *spans)
-  assert store.counters.cache_hits == 4 + 5
-  assert store.counters.chunks_fetched == 4
-
-
-def test_a_prefetch_takes_what_is_needed_first_and_no_more_than_fits(paths):
-  store = compressed(paths, 3)
-  assert fetched_by(store, store.prefetch, *chunks_of(9, 2, 7, 2, 1, 8)) == 3
-  assert store.opened.tokens.cache.held == [2, 7, 9]
-
-
-def test_a_prefetch_keeps_what_it_wants_and_the_cache_holds(paths):
-  store = compressed(paths, 4)
-  for chunk in (1, 2, 3, 4):
-    copy(store, *chunks_of(chunk))
-  # Chunk 1 is the one used longest ago, and wanted; chunk 2 goes.
-  assert fetched_by(store, store.prefetch, *chunks_of(10, 1)) == 1
-  assert store.opened.tokens.cache.held == [1, 3, 4, 10]
-  assert fetched_by(store, copier(store), *chunks_of(10, 1)) == 0
-
-
 def copier(store):
   return lambda starts, lengths: copy(store, starts, lengths)
-
-
-def test_a_copy_uses_what_the_cache_holds_before_it_fetches(paths):
-  store = compressed(paths, 4)
-  copy(store, *chunks_of(4, 5, 6, 7))
-  # In chunk order, fetching 0 .. 3 would evict 4 .. 7.
-  assert fetched_by(store, copier(store), *chunks_of(*range(8))) == 4
-
-
-def test_what_was_used_longest_ago_goes_first(paths):
-  store = compressed(paths, 3)
-  # Not in one copy, whose chunks arrive in any order.
-  for chunk in (0, 1, 2, 0, 3):
-    copy(store, *chunks_of(chunk))
-  assert store.opened.tokens.cache.held == [0, 2, 3]
-
-
-def test_what_was_prefetched_outlives_what_was_copied(paths):
-  store = compressed(paths, 4)
-  store.prefetch(*chunks_of(0, 1, 2, 3))
-  copy(store, *chunks_of(0, 1))
-  # Chunks 2 and 3 were touched before, but their turn is still to come.
-  copy(store, *chunks_of(8, 9))
-  assert fetched_by(store, copier(store), *chunks_of(2, 3)) == 0
-
-
-def test_a_prefetch_that_nobody_copied_gives_way(paths):
-  store = compressed(paths, 4)
-  store.prefetch(*chunks_of(20, 21))
-  store.prefetch(*chunks_of(30, 31))
-  copy(store, *chunks_of(30))
-  copy(store, *chunks_of(40, 41))
-  assert store.opened.tokens.cache.held == [30, 31, 40, 41]
-
-
-@pytest.mark.parametrize("room", [1, 3])
-def test_the_cache_is_never_larger_than_its_room(paths, room):
-  store = compressed(paths, room)
-  cache = store.opened.tokens.cache
-  pass_over(store, block_shuffled(window_blocks=8), 8, 3)
-  assert len(cache.held) <= room
-  copy(store, *spans_of((0, SIZE)))
-  assert len(cache.held) == room
-  assert cache.held_bytes == room * CHUNK_BYTES
-
-
-def test_a_smaller_cache_evicts_and_a_larger_one_holds_more(paths):
-  store = compressed(paths, 8)
-  for chunk in range(8):
-    copy(store, *chunks_of(chunk))
-  store.set_cache(2 * CHUNK_BYTES)
-  assert store.opened.tokens.cache.held == [6, 7]
-  store.set_cache(0)
-  assert store.opened.tokens.cache.held == [7]
-  store.set_cache(AMPLE)
-  copy(store, *chunks_of(*range(8)))
-  assert fetched_by(store, copier(store), *chunks_of(*range(8))) == 0
 
 
 def test_a_pickled_store_keeps_the_size_of_its_cache(paths):

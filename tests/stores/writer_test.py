@@ -12,7 +12,6 @@ import pytest
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.storage import publish
-from chomp_data.testing import stores as testing_stores
 
 INFO = stores.TokenizerInfo("custom", "0" * 64, 10)
 
@@ -129,19 +128,6 @@ def test_a_stale_staging_directory_is_no_obstacle(tmp_path):
   (stale / "zarr.json").write_text("cut off")
   assert write(tmp_path / "store", [[1]]).num_documents == 1
   assert os.listdir(tmp_path) == ["store"]
-
-
-def test_the_same_documents_are_the_same_bytes(tmp_path):
-  rng = np.random.default_rng(0)
-  documents = [rng.integers(0, 10, 50) for _ in range(20)]
-  for name in ("a", "b"):
-    testing_stores.make_store(
-      tmp_path / name, documents, vocab_size=10, compression="zstd"
-    )
-  for file in (tmp_path / "a").rglob("*"):
-    if file.is_file():
-      other = tmp_path / "b" / file.relative_to(tmp_path / "a")
-      assert file.read_bytes() == other.read_bytes()
 
 
 def test_padding_of_a_small_store_takes_no_room_on_disk(tmp_path):

@@ -7,7 +7,6 @@ depend on the documents and the options only.
 """
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
@@ -475,9 +474,13 @@ def write_store(
       columns=columns,
     ) as writer,
   ):
-    _append_all(
-      writer, documents, ids, meta, label_levels, weights, column_values or {}
-    )
+    beside = {
+      "ids": ids,
+      "meta": meta,
+      "label_levels": label_levels,
+      "weights": weights,
+    }
+    _append_all(writer, documents, beside, column_values or {})
     writer.finish(prepared=prepared)
   return zarr_store.open_zarr(path)
 
@@ -528,68 +531,48 @@ def is_of_store(name: str) -> bool:
 def _append_all(
   writer: StoreWriter,
   documents: Iterable[np.ndarray | Sequence[int]],
-  ids: Iterable[str] | None,
-  meta: Iterable[str] | None,
-  label_levels: Iterable[np.ndarray | Sequence[int]] | None,
-  weights: Iterable[float] | None,
+  per_document: Mapping[str, Iterable[Any] | None],
   column_values: Mapping[str, Iterable[Any]],
 ) -> None:
+  """Appends documents one by one, with what there is of each."""
   fields = {name: f"column_values[{name!r}]" for name in column_values}
-  per_document = {
-    "ids": map(str, itertools.count()) if ids is None else ids,
-    "meta": meta,
-    "label_levels": label_levels,
-    "weights": weights,
-    **{fields[name]: values for name, values in column_values.items()},
-  }
-  scalars = {
+  beside = {
+    name: values for name, values in per_document.items() if values is not None
+  } | {fields[name]: values for name, values in column_values.items()}
+  of_documents = {
     name
     for name, column in writer.columns.items()
     if column.per == columns_lib.DOCUMENT
   }
-  beside = {
-    name: iter(values)
-    for name, values in per_document.items()
-    if values is not None
-  }
-  number = 0
-  for number, document in enumerate(documents, 1):
+  end: Any = object()
+  for number, (document, *row) in enumerate(
+    itertools.zip_longest(documents, *beside.values(), fillvalue=end)
+  ):
+    values: dict[str, Any] = dict(zip(beside, row, strict=True))
+    for name, value in values.items():
+      if (value is end) != (document is end):
+        got = f"more than {number}" if document is end else number
+        raise errors.StoreError(
+          f"`{name}` must be as many as the documents, got {got}. Give one for"
+          " each."
+        )
     tokens = np.asarray(document)
     if not tokens.size:
       # NumPy takes an empty list for floats.
       tokens = np.empty(0, np.int64)
-    row = {name: _next(values, name, number) for name, values in beside.items()}
-    levels = row.get("label_levels")
+    levels = values.get("label_levels")
     writer.append(
       tokens,
       np.asarray([tokens.size]),
-      [row["ids"]],
-      [row["meta"]] if "meta" in row else None,
+      [values.get("ids", str(number))],
+      [values["meta"]] if "meta" in values else None,
       None if levels is None else np.asarray(levels, np.uint8),
-      np.asarray([row["weights"]]) if "weights" in row else None,
+      np.asarray([values["weights"]]) if "weights" in values else None,
       {
-        name: [row[field]] if name in scalars else row[field]
+        name: [values[field]] if name in of_documents else values[field]
         for name, field in fields.items()
       },
     )
-  if ids is None:
-    del beside["ids"]
-  for name, left in beside.items():
-    if next(left, None) is not None:
-      raise errors.StoreError(
-        f"`{name}` must be as many as the documents, got more than {number}."
-        " Give one for each."
-      )
-
-
-def _next(values: Iterator[Any], field: str, number: int) -> Any:
-  value = next(values, None)
-  if value is None:
-    raise errors.StoreError(
-      f"`{field}` must be as many as the documents, got {number - 1}. Give one"
-      " for each."
-    )
-  return value
 
 
 def _checked_levels(levels: Sequence[float] | None) -> tuple[float, ...]:
