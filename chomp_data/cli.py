@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the command-line tools share: flags and configs with clear errors.
+"""Flags, configs and one-line errors that the command-line tools share.
 
-What reads configs, and JAX with it, is imported by tools that have one.
+Modules that read configs import JAX, so they are imported where needed.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
   import rich.console
   import rich.table
 
-# What a disk says that takes no more.
+# Error numbers of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-# What a user can do something about, and the message says what.
+# Errors that a user can correct; their messages say how.
 FAILURES = (
   errors.ConfigError,
   errors.StoreError,
@@ -49,13 +49,13 @@ FAILURES = (
   OSError,
 )
 
-# Which of them it is where a mix in one line comes without one.
+# The config that --dataset_mix uses without --config.
 _MIXED = "packed"
 
-# A flag that is defined here is one of the tool that asks for it, in --help.
+# --help lists flags defined here under the tool that defines them.
 flags.disclaim_key_flags()
 
-# Of an option on the command line: switched off, path, value.
+# An option on the command line; groups: negation, path, value.
 _OPTION = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 _SET = "config_set"
 
@@ -63,10 +63,10 @@ _NOT_GIVEN = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-  """Runs an absl main; a bad flag, a failure or an interrupt is one line.
+  """Runs an absl main, and reports errors and interrupts in one line.
 
   Args:
-    main: Takes the arguments that are no flags; returns the exit status.
+    main: Takes the arguments that are not flags; returns the exit status.
   """
 
   def checked(argv: Sequence[str]) -> Any:
@@ -74,37 +74,36 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
       with failures_in_one_line():
         return main(argv)
     except app.UsageError as error:
-      # absl would print all of --help around it.
+      # absl would print the whole --help with it.
       _refuse(str(error))
 
   command = sys.modules[main.__module__]
   if command.__name__ != "__main__":
-    # What absl takes --help from is then the command's, not its caller's.
+    # absl takes --help from `__main__`: use the command's.
     sys.modules["__main__"].__doc__ = command.__doc__
     for flag in flags.FLAGS.get_key_flags_for_module(command):
       flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
   try:
     app.run(checked, flags_parser=_parse)
   except KeyboardInterrupt:
-    sys.exit("interrupted; the same command goes on where it was")
+    sys.exit("interrupted; run the same command again to continue")
 
 
 @contextlib.contextmanager
 def failures_in_one_line() -> Iterator[None]:
-  """Ends in one line where what is in `FAILURES` is raised.
+  """Replaces errors in `FAILURES` by an exit with a one-line message.
 
-  And in silence where nobody reads what is printed any more: `| head` had
-  enough.
+  Exits without a message if the reader of stdout has closed it, as `| head`.
 
   Raises:
-    SystemExit: In place of a failure.
+    SystemExit: In place of such an error.
   """
   try:
     yield
     sys.stdout.flush()
   except FAILURES as error:
     if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout):
-      # Python writes what is left as it ends.
+      # At exit Python flushes what is still buffered.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
       sys.exit(1)
     if isinstance(error, OSError) and error.errno in _FULL and error.filename:
@@ -121,13 +120,13 @@ def failures_in_one_line() -> Iterator[None]:
 
 
 def _nobody_reads(stream: Any) -> bool:
-  """Whether a stream is a pipe that its reader has closed."""
+  """Returns whether a stream is a pipe that its reader has closed."""
   try:
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
     (_, events), *_ = poll.poll(0) or [(0, 0)]
   except (OSError, ValueError):
-    return False  # It is no file.
+    return False  # It has no file descriptor.
   return bool(events & (select.POLLERR | select.POLLHUP))
 
 
@@ -168,9 +167,9 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
   return flags.DEFINE_string(
     "config",
     default,
-    "The experiment: a file, or the name of one that comes along"
-    f" ({', '.join(files.SHIPPED)}); with an argument as packed:runlocal, which"
-    " takes seconds.",
+    "The experiment: a config file, or the name of an installed one"
+    f" ({', '.join(files.SHIPPED)}), with an optional argument, as in"
+    " packed:runlocal, which takes seconds.",
   )
 
 
@@ -181,7 +180,7 @@ def define_options() -> flags.FlagHolder:
     [],
     "An option of the experiment and its value, path=value; written"
     " --config.<path>=<value>. docs/options.md lists all of them, and a wrong"
-    " path is told which there are.",
+    " path is an error that lists the known ones.",
   )
 
 
@@ -200,7 +199,7 @@ def define_checkpoint(also: str = "") -> flags.FlagHolder:
   """Defines the flag --checkpoint: what `audit.job.continued` takes.
 
   Args:
-    also: What else it says of the tool.
+    also: Text that is added to the help.
   """
   return flags.DEFINE_string(
     "checkpoint",
@@ -225,7 +224,7 @@ def define_step(also: str = "") -> flags.FlagHolder:
   """Defines the flag --step: a step, or several.
 
   Args:
-    also: What else it says of the tool.
+    also: Text that is added to the help.
   """
   return flags.DEFINE_string(
     "step", None, f"A step, or steps A:B, from A to B - 1{also}."
@@ -242,16 +241,16 @@ def define_workdir(text: str) -> flags.FlagHolder:
 
 
 def refuse_arguments(arguments: Sequence[str]) -> None:
-  """Raises UsageError if there are arguments that are no flags."""
+  """Raises UsageError if there are arguments that are not flags."""
   if arguments:
     raise app.UsageError(f"Unexpected arguments: {' '.join(arguments)}")
 
 
 def log_project_messages(tool: str) -> None:
-  """Shows this project's messages, and of libraries warnings only.
+  """Shows log messages of this project, and only warnings of libraries.
 
   Args:
-    tool: The tool's `__file__`; messages of its directory are shown too.
+    tool: The tool's `__file__`; messages from its directory are shown too.
   """
   logging.set_verbosity(logging.INFO)
   directories = [
@@ -272,7 +271,7 @@ def config(
   dataset_mix: flags.FlagHolder | None = None,
   sections: Mapping[str, type] | None = None,
 ) -> Any:
-  """Returns the config that a flag names, with the options of other flags.
+  """Returns the config that a flag names, with options of other flags set.
 
   Args:
     holder: From `define_config`.
@@ -309,16 +308,15 @@ def config(
 def load(
   name: str, settings: Sequence[str] = (), dataset_mix: str | None = None
 ) -> Any:
-  """Returns a config, by what --config says.
+  """Returns a config by the value of --config.
 
   Args:
-    name: As of `config.files.load_config`.
+    name: As in `config.files.load_config`.
     settings: Options, as `data.seed=3`.
-    dataset_mix: What `data.dataset_mix` of it is, or None.
+    dataset_mix: The value for `data.dataset_mix`, or None.
 
   Raises:
-    ConfigError: If it does not load, whatever its file raises, or an option is
-      wrong.
+    ConfigError: If its file raises any error, or an option is wrong.
   """
   from chomp_data.config import files
 
@@ -343,7 +341,7 @@ def load(
 
 
 def console() -> "rich.console.Console":
-  """Returns where tables go: as wide as they must be where nobody looks."""
+  """Returns a console for tables, 200 columns wide if stdout is no terminal."""
   import rich.console
 
   shown = rich.console.Console()
@@ -356,10 +354,10 @@ def table(
   title: str | None = None,
   **style: Any,
 ) -> "rich.table.Table":
-  """Returns a table; its cells are shown as they are, without markup.
+  """Returns a table whose cells are shown as plain text, without markup.
 
   Args:
-    columns: By name, whether a column holds numbers, which are flush right.
+    columns: By name, whether a column holds numbers and is right-aligned.
     rows: The cells of each row: text, numbers, or None for '-'.
     title: Its title, or None.
     **style: Other arguments of `rich.table.Table`.
@@ -378,8 +376,8 @@ def table(
 
 
 def _mixed(config: Any, dataset_mix: str | None) -> Any:
-  """Returns a config with a mix in one line, if there is one."""
-  # A config without data is an error of whoever reads it.
+  """Returns a config with `data.dataset_mix` set, unless it is None."""
+  # A config without data is an error where it is read.
   if dataset_mix is not None and config.get("data") is not None:
     with config.unlocked():
       config.data.dataset_mix = dataset_mix
@@ -398,12 +396,12 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-  with failures_in_one_line():  # `--help | head` is none.
+  with failures_in_one_line():  # For `--help | head`.
     return _parsed(argv)
 
 
 def _option_of(name: str) -> str:
-  """Returns how an option of `config.data` is set, if a flag is called so."""
+  """Returns advice if an unknown flag has the name of a `config.data` field."""
   if "config" not in flags.FLAGS:
     return ""
   from chomp_data.config import options
@@ -423,7 +421,7 @@ def _parsed(argv: Sequence[str]) -> list[str]:
       return flags.FLAGS([argv[0], *arguments])
     except SystemExit as ended:
       sys.stdout.flush()
-      # absl's --help fails; who asked for help got it.
+      # absl exits with 1 after --help.
       raise SystemExit(0 if ended.code == 1 else ended.code) from None
   except flags.UnrecognizedFlagError as error:
     _refuse(f"{error}{_option_of(error.flagname)}")
@@ -453,7 +451,7 @@ def steps_of(text: str | None) -> range:
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:
-  """Returns arguments with a --config, where a mix in one line has none."""
+  """Adds the default --config to arguments with --dataset_mix only."""
   names = {argument.partition("=")[0].lstrip("-") for argument in arguments}
   takes_both = "config" in flags.FLAGS and "dataset_mix" in flags.FLAGS
   if not takes_both or "dataset_mix" not in names or "config" in names:
@@ -467,7 +465,7 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
 
 
 def _with_options(arguments: Sequence[str]) -> list[str]:
-  """Returns arguments; those that set an option are of the flag for them."""
+  """Rewrites arguments --config.<path>=<value> as values of one flag."""
   if _SET not in flags.FLAGS:
     return list(arguments)
   left, parsed = list(arguments), []
@@ -489,5 +487,5 @@ def _with_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _is_value(argument: str) -> bool:
-  """Whether an argument is no flag; numbers may be negative."""
+  """Returns whether an argument is a value, such as a negative number."""
   return not re.match(r"-(?![\d.])", argument)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every error that a user can meet, with what to do in its message."""
+"""The errors of the package; messages say what to do."""
 
 from collections.abc import Sequence
 import errno
@@ -37,11 +37,11 @@ class StoreError(ValueError):
 
 
 class AccessError(StoreError):
-  """A bucket does not answer, or refuses: what is in it is not known."""
+  """A bucket does not answer or refuses access, so its content is unknown."""
 
 
 def check_open_files(error: BaseException) -> None:
-  """Says it where a file did not open since too many others are open.
+  """Raises a clear error if a file did not open because too many are open.
 
   Raises:
     StoreError: If so; another error passes.
@@ -55,7 +55,7 @@ def check_open_files(error: BaseException) -> None:
 
 
 class StateError(ValueError):
-  """A state that is damaged, or of another run.
+  """A state that is damaged, or belongs to another run.
 
   Attributes:
     in_command: The message as a command prints it, which names flags where
@@ -82,7 +82,7 @@ class PrepareError(ValueError):
 
   @classmethod
   def raise_if(cls, problems: Sequence[str]) -> None:
-    """Raises one error of all problems, if there are any."""
+    """Raises one error that lists all problems, if there are any."""
     if problems:
       more = len(problems) - _MOST
       rest = [f"... and {more} more."] if more > 0 else []
@@ -90,11 +90,11 @@ class PrepareError(ValueError):
 
 
 class BadInput(PrepareError):
-  """A file or a line that no document can be made of.
+  """A file or a line that is not a document.
 
   Attributes:
-    problem: What it must be, and what it is, without its place.
-    reason: Two words of it, that it is counted by.
+    problem: The rule and the value, without the location.
+    reason: A short name by which such errors are counted.
   """
 
   def __init__(
@@ -108,7 +108,7 @@ class BadInput(PrepareError):
       advice: What to do.
       reason: What it is counted by where it is left out.
     """
-    # All of them: an exception is pickled as its arguments.
+    # Pass all arguments: an exception is pickled as its arguments.
     super().__init__(where, problem, advice, reason)
     self.problem: str = problem
     self.reason: str = reason

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From checked options to a run's plan: stores, rows, order, mix.
+"""Builds the plan of a run from checked options: stores, rows, order, mix.
 
-One function makes the plan of each kind of run, `config.options.KINDS`.
+There is one function for each kind of run in `config.options.KINDS`.
 """
 
 import bisect
@@ -89,7 +89,7 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
 
 
 def _open(source: options_lib.SourceOptions) -> list[stores.Store]:
-  """Opens the stores of a source, with the cache that it asks for."""
+  """Opens the stores of a source, with its chunk cache on disk."""
   opened = stores.open_stores(source.store, **source.store_options)
   if source.cache_dir is not None:
     for store in opened:
@@ -195,7 +195,7 @@ def _is_remote(path: str) -> bool:
 def _together(
   run: options_lib.RunOptions, names: Sequence[str]
 ) -> Iterator[Callable[..., Callable[[], Any]]]:
-  """Calls functions, together where they wait for object stores.
+  """Calls functions, concurrently if they wait for object stores.
 
   Args:
     run: Its stores are read.

@@ -79,8 +79,8 @@ def test_what_a_new_kind_leaves_out_is_told(stdlib_store):
     "--plan_only",
     check=True,
   )
-  (line,) = [own for own in ran.stderr.splitlines() if "left out" in own]
-  assert f"{source}.shuffle.kind: left out of the file" in line
+  (line,) = [own for own in ran.stderr.splitlines() if "removed options" in own]
+  assert f"{source}.shuffle.kind: removed options of the file" in line
   assert line.endswith("config.data.sources.stdlib.shuffle.window_blocks.")
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes written in one line, as for a flag: `"pathA:0.9 pathB:0.1"`."""
+"""Parses mixtures written in one line: `"pathA:0.9 pathB:0.1"`."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -15,10 +15,10 @@ from chomp_data.stores import kinds as store_kinds
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# A weight that ends in what may separate entries elsewhere.
+# A weight followed by a comma or semicolon instead of a space.
 _NO_SPACE = re.compile(r":([0-9.]+(?:[eE][+-]?[0-9]+)?)[,;]")
 
-# A host and what may be its port, with nothing after it.
+# A URL that ends in a number, which may be a port or a weight.
 _HOST_AND_NUMBER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/:]*:[0-9]+")
 
 
@@ -27,8 +27,8 @@ class Entry:
   """One part of a mix.
 
   Attributes:
-    path: Of a store; may hold colons. Several that are read as one source are
-      apart by `|`.
+    path: Of a store; may hold colons. Paths that are read as one source
+      are separated by `|`.
     weight: Its weight as written, a positive decimal number.
     alias: The source's name.
   """
@@ -54,7 +54,7 @@ def parse(text: str) -> list[Entry]:
       -> path data/a, weight 0.9, alias a; path /mnt/b, alias wiki
 
   The last colon splits path and weight, so paths may hold colons. Stores that
-  are read as one source are apart by `|`: "web=data/a|data/b:0.9". One path
+  are read as one source are separated by `|`: "web=data/a|data/b:0.9". One path
   alone may leave its weight out.
 
   What stands before the first `=` names the source, and must be letters,
@@ -64,7 +64,7 @@ def parse(text: str) -> list[Entry]:
   name is another's.
 
   Args:
-    text: Entries apart by white space.
+    text: Entries, separated by white space.
 
   Raises:
     ValueError: If an entry is wrong; the message names it.
@@ -95,7 +95,7 @@ def parse(text: str) -> list[Entry]:
         f"an alias of a mix must be used once, got {alias!r} twice. Choose"
         " another."
       )
-    # Those that are written come first: no name that is made up takes them.
+    # Explicit aliases first, so that no derived name takes one of them.
     taken |= {alias} - {""}
     parts.append((path, weight, alias))
   entries = []
@@ -162,7 +162,7 @@ def _alias(path: str, taken: set[str]) -> str:
 def replaced(
   text: str, sources: Mapping[str, Any], mix: Any, root: str
 ) -> tuple[Mapping[str, Any], Any, list[str]]:
-  """Puts the entries of a mix in the place of sources and weights.
+  """Replaces sources and weights by the entries of a mix.
 
   An entry whose alias is a declared source is that source at another path. Any
   other takes rows, shuffle, without its seed, and the section of its kind of
@@ -235,7 +235,7 @@ def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
     template = {k: source[k] for k in ("rows", "shuffle") if k in source}
     if isinstance(template.get("shuffle"), Mapping):
       shuffle = dict(template["shuffle"])
-      # A seed of its own is one source's.
+      # The seed of a template is not shared.
       shuffle.pop("seed", None)
       template["shuffle"] = shuffle
     templates.append(template)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits of a running job's plan: steps that are skipped, other batch sizes.
 
-They count data steps; `index/steps.py` says what these are.
+Their numbers are data steps, which `index/steps.py` defines.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from chomp_data.index import steps as steps_lib
 FIELDS = ("batch_size_schedule", "skip", "tombstones")
 
 
-# Below a source, where its first epoch is the rest of another run's.
+# In the entry of a source whose first epoch is what another run left.
 _START = re.compile(r"\.after(\.|$)")
 
 
 def _pairs(value: Any, second: schema.Rule) -> tuple[tuple[int, Any], ...]:
-  """Returns pairs of a data step and something else."""
+  """Returns the rule for pairs of a data step and another value."""
   if not isinstance(value, list | tuple):
     raise TypeError
   step, pairs = schema.integer(), []
@@ -129,7 +129,7 @@ def rising_problems(path: str, entries: Sequence[tuple[int, Any]]) -> list[str]:
 def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
   """Returns what later sizes and skips decide, as JSON values.
 
-  A run that has none says nothing of them.
+  Without edits, there are no such values.
   """
   fields: dict[str, Any] = {}
   if steps.sizes[1:]:
@@ -142,7 +142,7 @@ def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
 
 
 def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:
-  """Returns how a run can take an edit of its past, to end a line of an error.
+  """Returns advice on how to accept an edit of past steps, for an error.
 
   Args:
     fingerprint: The state's.
@@ -174,7 +174,7 @@ def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:
 
 
 def steps_of(fingerprint: Any) -> steps_lib.Steps:
-  """Returns the steps that a fingerprint tells of."""
+  """Returns the steps that a fingerprint describes."""
   sizes = {0: fingerprint.get("global_batch_size") or 1}
   later = fingerprint.get("batch_size_schedule") or {}
   sizes |= {int(at): size for at, size in later.items()}

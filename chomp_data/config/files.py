@@ -17,7 +17,7 @@ from typing import Any
 from chomp_data import schema
 from chomp_data.config import flags
 
-# The experiments that come along, by name.
+# The configs that are installed with the package, by name.
 SHIPPED = {
   path.stem: path
   for path in sorted(
@@ -27,10 +27,10 @@ SHIPPED = {
 
 
 def path_of(name: str) -> pathlib.Path:
-  """Returns the file that a name means.
+  """Returns the file of a config.
 
   Args:
-    name: A path, or one of `SHIPPED`; a file goes before.
+    name: A path, or one of `SHIPPED`; an existing file takes precedence.
 
   Raises:
     ConfigError: If it is neither.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options on the command line: `--config.<path>=<value>` sets any of them.
 
-Which there are is known from the dataclasses of options, whatever a config's
-file lists; a value is read by its option's own rule.
+Known options come from the dataclasses of options, not from the config's file;
+a value is parsed by the rule of its option.
 """
 
 import ast
@@ -21,7 +21,7 @@ from chomp_data.config import options
 
 _Path = tuple[str, ...]
 
-# What absl takes for truth values.
+# Texts that absl accepts as booleans.
 _BOOLEANS = {"true": True, "t": True, "1": True}
 _BOOLEANS |= {"false": False, "f": False, "0": False}
 
@@ -35,12 +35,12 @@ def apply(
 
       data.seed=3  data.mix.weights={'a': 0.9, 'b': 0.1}  data.epochs=None
 
-  A whole section is set by a mapping, or by None. Where a `kind` is set,
-  options of the file that have no meaning with it are left out, and the log
-  says so.
+  A whole section is set by a mapping, or by None. When a `kind` is set,
+  options of the file that do not apply to it are removed, and the log lists
+  them.
 
   Args:
-    config: Is changed.
+    config: Changed in place.
     settings: `path=value`; paths begin at the config's top, and the last value
       of a path counts.
     sections: Dataclasses of the sections beside `data`, by name. In sections
@@ -59,7 +59,7 @@ def apply(
     for path in values:
       _expand(config, known, path)
     before = _stated(known, _plain(config))
-    # These decide which other options there are, outer ones first.
+    # These decide which other options exist; outer ones first.
     deciding = [
       path
       for path in values
@@ -127,9 +127,9 @@ def _expand(
 def _stated(
   known: schema.Section, values: Mapping[str, Any]
 ) -> dict[_Path, bool]:
-  """Returns known options that a config holds, and whether they have meaning.
+  """Returns the known options of a config, and whether they apply.
 
-  An option has none where it is of another `kind`.
+  An option does not apply if it belongs to another `kind`.
   """
   stated = {}
   for path, option in known.leaves():
@@ -151,11 +151,11 @@ def _leave_out(
   paths: Sequence[_Path],
   set_paths: Sequence[_Path],
 ) -> None:
-  """Removes options that a kind on the command line took the meaning of."""
+  """Removes options that do not apply to a kind set on the command line."""
   removed = []
   for path in paths:
     if any(other[: len(path)] == path for other in set_paths):
-      continue  # To be refused where the options are read.
+      continue  # An error where the options are read.
     section: Any = config
     for name in path[:-1]:
       section = section.get(name) or {}
@@ -167,7 +167,7 @@ def _leave_out(
   if removed:
     kinds = [_flag(path) for path in set_paths if path[-1] == "kind"]
     logging.warning(
-      "%s: left out of the file, as they have no meaning with it: %s.",
+      "%s: removed options of the file that do not apply to it: %s.",
       ", ".join(kinds),
       ", ".join(removed),
     )
@@ -202,10 +202,10 @@ def _set(
 def _find(
   known: schema.Section, held: Mapping[str, Any], path: _Path
 ) -> schema.Option | schema.Section | None:
-  """Returns what there is at a path; None is what only the file knows.
+  """Returns the declaration at a path; None for fields only the file has.
 
   Raises:
-    ConfigError: If there is nothing; it lists what there is.
+    ConfigError: If there is none; the message lists the known fields.
   """
   for i, name in enumerate(path):
     value = held.get(name)
@@ -232,10 +232,10 @@ def _find(
 def _value(
   target: schema.Option | schema.Section | None, path: _Path, text: str
 ) -> Any:
-  """Returns what a text means at its place.
+  """Parses the text of an option or section.
 
   Raises:
-    ConfigError: If it means nothing there.
+    ConfigError: If its rule accepts no reading of the text.
   """
   if target is None:
     return _literal(text)
@@ -259,7 +259,7 @@ def _value(
 
 
 def _literal(text: str) -> Any:
-  """Returns what a text means in Python; what means nothing is text."""
+  """Returns the Python literal that a text is, or else the text."""
   if text in ("true", "false"):
     return text == "true"
   try:
@@ -271,7 +271,7 @@ def _literal(text: str) -> Any:
 
 
 def readings(text: str) -> list[Any]:
-  """Returns what a text may mean, the likeliest first."""
+  """Returns the values that a text may stand for, most likely first."""
   literal = _literal(text)
   if literal is None:
     return [None]

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`config.data` as checked options; nothing else reads a ConfigDict.
 
-Everything that can be wrong without reading data is collected here, so that
-one error lists every bad field by its dotted path, with value and fix. A run
-is of one of three kinds: rows of one length, or, with a section `buckets`,
-text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
-of `KINDS`; what kinds share is declared once.
+All checks that need no data are made here, so that one error lists every wrong
+field by its dotted path, with value and fix. There are three kinds of runs:
+rows of one length, or, with a section `buckets`, text in rows of a few lengths
+or arrays of a few sizes. Each kind is one entry of `KINDS`; fields that several
+kinds have are declared once.
 """
 
 from collections.abc import Collection
@@ -46,7 +46,7 @@ from chomp_data.transforms import sequence_layout as layouts
 
 PATH = "config.data"
 
-# A row or a batch beyond this is a slip of the finger.
+# A larger row or batch is taken to be a typing error.
 _MAX_SIDE = bucket_options.MAX_SIDE
 _MAX_POSITIONS = 2**34
 _ROWS = schema.integer(1, _MAX_SIDE)
@@ -149,7 +149,7 @@ class RunFields(schema.Options):
     return []
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns which of these fields decide batches, as JSON values."""
+    """Returns the fields that determine batches, as JSON values."""
     return {
       "seed": self.seed,
       "epochs": self.epochs,
@@ -300,7 +300,7 @@ class TextFields(RunFields):
   def operations(
     self, sources: Mapping[str, row_source.RowSource]
   ) -> list[grain.transforms.Map]:
-    """Returns the transforms that these options ask for; see `RunFields`."""
+    """Returns the transforms over batches that these options ask for."""
     transforms: list[grain.transforms.Map] = []
     if not self.train_on_eos:
       eos_ids = special_tokens.eos_ids(sources, self.train_on_eos, PATH)
@@ -327,7 +327,7 @@ class TextFields(RunFields):
     return [*transforms, operation()]
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns which of these fields decide batches, as JSON values."""
+    """Returns the fields that determine batches, as JSON values."""
     return {
       **super().fingerprint(),
       "batch_format": (
@@ -417,20 +417,20 @@ class RowFields(TextFields):
 
   @property
   def sizes(self) -> steps_lib.Sizes:
-    """(from data step, rows of a step); see `RunFields`."""
+    """(from data step, rows of a step)."""
     if self.batch_size_schedule is not None:
       return self.batch_size_schedule
     assert self.global_batch_size is not None
     return ((0, self.global_batch_size),)
 
   def sizes_field(self, path: str) -> str:
-    """Returns the field that says the rows of steps, by its dotted path."""
+    """Returns the dotted path of the field that sets the rows of steps."""
     if self.batch_size_schedule is not None:
       return f"{path}.batch_size_schedule"
     return f"{path}.global_batch_size"
 
   def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
-    """Returns the optional batch fields; see `RunFields`."""
+    """Returns the optional batch fields that these options need."""
     needed = set(super().extra_fields(opened))
     if not self.mask_boundary_loss:
       needed.add("attention_mask")
@@ -443,7 +443,7 @@ class RowFields(TextFields):
   def operations(
     self, sources: Mapping[str, row_source.RowSource]
   ) -> list[grain.transforms.Map]:
-    """Returns the transforms that these options ask for; see `RunFields`."""
+    """Returns the transforms over batches that these options ask for."""
     transforms = super().operations(sources)
     if not self.mask_boundary_loss:
       fim = [name for name, source in sources.items() if _has_fim(source)]
@@ -459,7 +459,7 @@ class RowFields(TextFields):
     return transforms
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns which of these fields decide batches, as JSON values."""
+    """Returns the fields that determine batches, as JSON values."""
     return {
       **super().fingerprint(),
       "seq_len": self.seq_len,
@@ -484,12 +484,12 @@ class ArrayFields(RunFields):
   global_batch_size: int = schema.required(_ROWS)
 
 
-# Of a source: paths, or stores that are open.
+# The stores of a source: paths, or open stores.
 _Stores = str | stores.Store | tuple[str | stores.Store, ...]
 
 
 def _path(value: Any) -> str:
-  """Returns a path; whether it can be one, opening it tells."""
+  """Returns a path; opening it raises if it is wrong."""
   if not isinstance(value, str):
     raise TypeError
   if not value:
@@ -615,7 +615,7 @@ class RunOptions:
 
   @property
   def max_epochs(self) -> dict[str, int | None]:
-    """Passes over every source that are asked for; None is for ever."""
+    """Requested passes over each source; None never ends."""
     return {
       name: source.max_epochs or self.data.epochs
       for name, source in self.sources.items()
@@ -623,7 +623,7 @@ class RunOptions:
 
   @property
   def unit(self) -> str:
-    """What a mix of buckets balances."""
+    """The unit that a mix of buckets balances."""
     if self.mix.unit is None and self.mix.kind == "weighted":
       return "samples"
     return self.mix.unit or KINDS[self.kind].unit
@@ -693,7 +693,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-# What a run with buckets, or of arrays, cannot have: the rule and the advice.
+# Fields that runs with buckets or of arrays cannot have: rule and advice.
 _REFUSED = {
   "batch_size_schedule": (
     f"None with `{PATH}.buckets`, which say the samples of a step",
@@ -761,8 +761,8 @@ def read(data: Any) -> RunOptions:
 def known(data: Any) -> schema.Section:
   """Returns every option that `config.data` may have.
 
-  Which they are depends on the kinds that it names; where one is missing or
-  wrong, `kind` is the only option there.
+  They depend on the kinds that it names; if one is missing or wrong, `kind` is
+  the only option of its section.
 
   Args:
     data: A mapping that may be wrong or incomplete.
@@ -968,7 +968,7 @@ def _others(
 
 
 def _joined(kind: str, fields: Any, sections: dict[str, Any]) -> RunOptions:
-  """Returns the options of a run, whose mix may say how often it repeats."""
+  """Returns the options of a run; its mix may set the number of epochs."""
   mix = sections["mix"]
   if mix is not None:
     fields = dataclasses.replace(fields, epochs=mix.passes(fields.epochs))
@@ -1020,7 +1020,7 @@ def _mix_problems(
 
 
 def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
-  """Returns what a source leaves out; see `SourceOptions.unset`."""
+  """Returns which of the logged options a source does not set."""
   names = []
   order = entry.get("shuffle")
   if isinstance(order, Mapping):

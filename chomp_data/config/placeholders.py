@@ -109,7 +109,7 @@ def _converted(rule: schema.Rule, value: Any) -> Any:
 
 
 def _put(section: ml_collections.ConfigDict, name: str, value: Any) -> None:
-  """Sets a field, of whatever type the one before it was."""
+  """Sets a field, whatever the type of its previous value."""
   if name in section:
     del section[name]
   section[name] = _Field(value, field_type=object)

@@ -3,7 +3,7 @@
 """Options that a config leaves out and whose defaults a user may not expect.
 
 A source without `shuffle` is read in stored order, and one without `add_eos`
-has nothing between its documents. Defaults stay as they are, because batches
+has no token between its documents. Defaults stay as they are, because batches
 of running jobs follow from them; a run logs them once at its start.
 """
 

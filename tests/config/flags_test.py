@@ -126,7 +126,7 @@ def test_what_has_no_meaning_with_a_new_kind_is_left_out_and_said(caplog):
   config = changed("packed", f"{where}.kind=full")
   read = options.read(config.data).sources["stdlib"].shuffle
   assert (read.kind, read.window_blocks) == ("full", None)
-  assert f"--config.{where}.kind: left out of the file" in caplog.text
+  assert f"--config.{where}.kind: removed options of the file" in caplog.text
   assert f"config.{where}.window_blocks" in caplog.text
   assert "io_block_size" not in caplog.text
 
