@@ -204,8 +204,8 @@ def define_checkpoint(also: str = "") -> flags.FlagHolder:
   return flags.DEFINE_string(
     "checkpoint",
     None,
-    "A job's work directory, or one of its checkpoints: the run is as it went"
-    f" on there{also}.",
+    "A job's work directory, or one of its checkpoints: the run as it"
+    f" continues from there{also}.",
   )
 
 

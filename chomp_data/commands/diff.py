@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what two runs hand out: where they first differ, and why.
+"""Compares the input of two runs: the first step that differs, and why.
 
     %s packed packed --config.data.seed=3
     %s configs/old.py configs/new.py --steps=1000
     %s runs/x configs/new.py:wide --steps=1000 --format=json
     %s pretrain_mix --dataset_mix='data/web:0.9 data/code:0.1' --steps=1000
 
-A and B are configs, as --config takes them, or directories of checkpoints: of
-a job, of one step, or of its input. Options of the command line are set in
-both configs, and so is --dataset_mix; of one config alone, B is the same with
-that mix. Nothing is printed where they are equal; exit status is then 0, 1
-where they differ, and 2 where that cannot be told. No token is read.
+A and B are configs, as for --config, or checkpoint directories: of a job, of
+one step, or of its input. Options on the command line are set in both configs,
+and so is --dataset_mix; with only one config, B is the same config with that
+mix. If the runs are equal nothing is printed. The exit status is 0 if they are
+equal, 1 if they differ, and 2 if this cannot be determined. No tokens are read.
 """
 
 from collections.abc import Mapping

@@ -1,25 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shows what is in a step's rows, made by the real pipeline.
+"""Shows the rows of a step as the real pipeline makes them.
 
     %s --config=splice_multi --step=9
     %s --config=... --format=json --count=2
     %s --config=... --follow=runs/x
 
-The terminal view prints decoded text: each segment in its colour, text that
-is not trained on dimmed, text that weighs more than 1 bold and less italic,
-filler counted. JSON prints one object a row, for
-programs: always the canonical fields, whatever `config.data.batch_format`.
-`--plan_only` answers without reading a token.
+The terminal view prints decoded text: each segment in its own colour; text that
+is not trained on is dim, text with a weight above 1 bold and below 1 italic;
+padding is counted. JSON prints one object per row, always with the canonical
+fields, whatever `config.data.batch_format` is. `--plan_only` reads no tokens.
 
-Batches of buckets of sizes are shown as pictures: in the terminal, or with
---output=step.png in a file, where rows of text in buckets of lengths are shown
-too, in a legend's colours, one pixel wide a position.
+Batches of size buckets are shown as pictures, in the terminal or, with
+--output=step.png, in a file; the file also works for length buckets, with one
+pixel per position and a legend of colours.
 
---html=page.html writes one self-contained page: every row as a strip of
-segments, with ids, offsets and text under the pointer and by keyboard.
+--html=page.html writes one self-contained page: each row as a strip of
+segments, with ids, offsets and text by pointer or keyboard.
 
---follow shows the steps that a running job is at, until it ends or Ctrl-C.
+--follow shows the current steps of a running job until it ends or Ctrl-C.
 """
 
 from collections.abc import Mapping
@@ -54,7 +53,7 @@ _STEP = cli.define_step("; by default the first")
 _COUNT = flags.DEFINE_integer(
   "count", None, "How many steps are shown from --step on; 1.", 1
 )
-_CHECKPOINT = cli.define_checkpoint(", and --step by default where it is")
+_CHECKPOINT = cli.define_checkpoint(", and --step defaults to its step")
 _ROWS = flags.DEFINE_integer(
   "rows",
   None,

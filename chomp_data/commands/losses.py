@@ -1,15 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Says which documents of some steps cost more than they used to.
+"""Shows which documents of some steps have a higher loss than before.
 
     %s --config=... --workdir=runs/x --step=1200:1210
     %s --config=... --workdir=runs/x --step=1204 --replay=batch.npz
 
-For the on-call person with a spike in the loss: the documents of a range of
-steps, those first that lost most against their own history, or against their
-source's where they had none. The run must have been trained with
---config.train.span_losses=True. --replay writes the range's batches, as they
-were trained on, bit for bit.
+For investigating a loss spike: lists the documents in a range of steps, sorted
+by how far their loss exceeds their own history, or that of their source if they
+have none. The run must have been trained with --config.train.span_losses=True.
+--replay writes the batches of the range as they were trained on, bit for bit.
 """
 
 from collections.abc import Sequence

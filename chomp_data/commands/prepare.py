@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-r"""Prepares a store: reads text, tokenizes it, and writes it once.
+r"""Tokenizes text and writes it as a store.
 
     %s --input='corpus/**/*.txt' --output=data/corpus
     %s --input=corpus.jsonl.zst --output=data/corpus \
@@ -8,14 +8,13 @@ r"""Prepares a store: reads text, tokenizes it, and writes it once.
     %s --input=crawl --output=data/crawl \
         --text_key=doc.body --id_key=doc.url --on_error=skip
 
-Text files are one document each; of a directory all files below it are read.
-JSON lines (.jsonl, .ndjson, .json; also .gz and .zst of these) are one document
-a line; Parquet, Arrow, directories of `save_to_disk` and ArrayRecord one a row.
-What is none of these, by its name or its content, is an error, or is skipped
+Each text file is one document; a directory stands for all files below it. JSON
+lines (.jsonl, .ndjson, .json, also compressed as .gz or .zst) have one document
+per line; Parquet, Arrow, `save_to_disk` directories and ArrayRecord have one
+per row. A file of another kind, by name or content, is an error, or is skipped
 and counted. The same inputs, options and tokenizer give the same store for any
-number of workers. An interrupted run goes on where it was when it is started
-again, and a run that has nothing left to do says so. The summary goes to
-stdout.
+number of workers. Run the same command again to continue an interrupted run;
+if nothing is left to do, it reports so. The summary is printed to stdout.
 """
 
 from collections.abc import Mapping

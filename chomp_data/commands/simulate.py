@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Says what a run will consume, before it runs: nothing is read.
+"""Predicts what a run will consume, without reading data.
 
     %s --config=pretrain_mix --steps=300
     %s --config=... --steps=1000000 --format=json
 
-Rows, tokens, trained tokens, padding and epochs by source are what the trainer
-will log at that step, exactly. Also told: when a source begins again or has
-ended, where stages begin, and what one reader fetches from each store, with
---price_per_request and --price_per_gb what that costs. --plot draws the shares
-of sources (matplotlib: the extra `plots`).
+Rows, tokens, trained tokens, padding and epochs per source are exactly what the
+trainer will log at that step. The output also lists when each source starts a
+new epoch or ends, where stages begin, and what one reader fetches from each
+store; --price_per_request and --price_per_gb add the cost. --plot draws the
+shares of sources (matplotlib: the extra `plots`).
 """
 
 from collections.abc import Mapping
@@ -40,18 +40,21 @@ _STEPS = flags.DEFINE_integer(
 )
 _FORMAT = cli.define_format()
 _READS = flags.DEFINE_bool(
-  "reads", True, "Also tell what is fetched from stores."
+  "reads", True, "Also list what is fetched from stores."
 )
 _PRICE_PER_REQUEST = flags.DEFINE_float(
-  "price_per_request", None, "Of one request to a store, in any currency.", 0.0
+  "price_per_request",
+  None,
+  "Price of one request to a store, in any currency.",
+  0.0,
 )
 _PRICE_PER_GB = flags.DEFINE_float(
-  "price_per_gb", None, "Of 10**9 bytes that come from a store.", 0.0
+  "price_per_gb", None, "Price of 10**9 bytes read from a store.", 0.0
 )
 _PLOT = flags.DEFINE_string(
-  "plot", None, "A PNG or SVG file that shares of sources are drawn to."
+  "plot", None, "A PNG or SVG file for a plot of the shares of sources."
 )
-_CHECKPOINT = cli.define_checkpoint(", and --steps is by default where it is")
+_CHECKPOINT = cli.define_checkpoint(", and --steps defaults to its step")
 _DATASET_MIX = cli.define_dataset_mix()
 
 

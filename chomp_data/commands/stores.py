@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at stores and makes new ones of them.
+"""Inspects, verifies, merges, converts and splits stores.
 
 %(prog)s info data/web data/code
 %(prog)s head data/web --count=3

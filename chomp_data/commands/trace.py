@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Says which documents are in a step, and in which steps a document is.
+"""Shows which documents are in a step, and in which steps a document is.
 
     %s --config=packed --step=1200:1210
     %s --config=packed --document=stdlib/#42 --from_step=1200
@@ -8,17 +8,17 @@
     %s --config=packed --documents=leaked.jsonl --from_step=5000
     %s --overlap pretrain_mix data/held_out
 
-The plan is inverted, not replayed, and no token is read: a document is found
-in under a second wherever the run is. A document is named by source and id
-(`web/part-3.jsonl:17`) or number (`web/#42`); its `exposure` is 1 + the spans
-of it that the run has handed out before.
+The plan is inverted, not replayed, and no tokens are read: a document is found
+in under a second at any point of a run. A document is named by source and id
+(`web/part-3.jsonl:17`) or number (`web/#42`); the `exposure` of a span is 1 +
+the number of earlier spans of its document in the run.
 
 --documents answers for a list of documents at once: how often each is read, in
-which steps, and how much of what is trained on they are; --tombstones=OUT
-writes the file that removes them from --from_step on.
+which steps, and its share of the trained tokens. --tombstones=OUT writes the
+file that removes them from --from_step on.
 
 --overlap compares two configs, or a config and a store: it prints the documents
-that both hold, by id or by their tokens, and exits with 1 if there are any.
+that both contain, by id or by tokens, and exits with 1 if there are any.
 """
 
 from collections.abc import Iterable
@@ -54,15 +54,17 @@ _DOCUMENT = flags.DEFINE_string(
   "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
 )
 _DOCUMENTS = flags.DEFINE_string(
-  "documents", None, "A file with a document per line: how much of the run is."
+  "documents",
+  None,
+  "A file with one document per line: their share of the run.",
 )
 _STEPS = flags.DEFINE_integer(
-  "steps", None, "How many steps --documents looks at; by default all.", 1
+  "steps", None, "How many steps --documents counts; by default all.", 1
 )
 _TOMBSTONES = flags.DEFINE_string(
   "tombstones",
   None,
-  "A file to write: tombstones that remove those of --documents.",
+  "A file to write: tombstones that remove the --documents.",
 )
 _EXPOSURES = flags.DEFINE_bool(
   "exposures", False, "How often each document is in the steps of --step."
@@ -70,17 +72,17 @@ _EXPOSURES = flags.DEFINE_bool(
 _FROM_STEP = flags.DEFINE_integer(
   "from_step",
   None,
-  "The first step that --document looks at, --documents counts up to and"
-  " --tombstones are for; 0.",
+  "The first step for --document and --tombstones, and the step up to which"
+  " --documents counts; 0.",
   0,
 )
 _COUNT = flags.DEFINE_integer(
   "count",
   10,
-  "How many visits --document shows, or documents --documents, at most.",
+  "Most visits that --document shows, or documents that --documents shows.",
   1,
 )
-_CHECKPOINT = cli.define_checkpoint(", and --from_step where it is")
+_CHECKPOINT = cli.define_checkpoint(", and --from_step defaults to its step")
 _OVERLAP = flags.DEFINE_bool(
   "overlap", False, "Compare two configs, or a config and a store."
 )
@@ -88,7 +90,7 @@ _BY = flags.DEFINE_enum(
   "by",
   "any",
   overlap_lib.WAYS,
-  "What tells --overlap a document: its id, its tokens, or any of them.",
+  "What --overlap compares documents by: id, tokens, or either.",
 )
 _FORMAT = cli.define_format()
 _DATASET_MIX = cli.define_dataset_mix()

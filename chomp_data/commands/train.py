@@ -5,11 +5,11 @@
     %s --config=splice_multi --workdir=runs/x
     %s --config=... --workdir=... --config.train.num_steps=50
 
-One Orbax checkpoint holds model and input, so a killed run goes on with the
-batch it would have read next; --restore_step=N goes back to an older one, and
---fall_back skips those that are damaged. SIGTERM and Ctrl-C save first (a
-second one does not) and exit with 143 and 130. On several hosts start it once
-on each with --distributed.
+Each Orbax checkpoint holds model and input, so a killed run continues with the
+next batch. --restore_step=N continues from an older checkpoint, and --fall_back
+skips damaged ones. SIGTERM and Ctrl-C save a checkpoint first (a second signal
+does not) and exit with 143 and 130. On several hosts, start it once per host
+with --distributed.
 """
 
 from collections.abc import Callable
@@ -62,49 +62,56 @@ from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
 _WORKDIR = cli.define_workdir(
-  "Where checkpoints and metrics.json go, and come from."
+  "Directory or URL of checkpoints and metrics.json."
 )
 _BATCH_HASHES = flags.DEFINE_string(
-  "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
+  "batch_hashes",
+  None,
+  "A file to which one JSON line {step, sha256} per step is written.",
 )
 _DATASET_MIX = cli.define_dataset_mix()
 _ALLOW_INPUT_CHANGE = flags.DEFINE_multi_string(
   "allow_input_change",
   [],
-  "A field of config.data that may be another than in the checkpoint; with"
-  " global_batch_size the run goes on at the same row.",
+  "A field of config.data that may differ from the checkpoint; with"
+  " global_batch_size the run continues at the same row.",
 )
 _METRICS_PORT = flags.DEFINE_integer(
   "metrics_port",
   None,
-  "Serve metrics for Prometheus on this port, process i on the port + i, on all"
-  " interfaces; 0 is any that is free (the log tells it).",
+  "Serve Prometheus metrics on this port (process i on port + i), on all"
+  " interfaces; 0 is any free port, which is logged.",
   0,
   65_535,
 )
 _RESTORE_STEP = flags.DEFINE_integer(
   "restore_step",
   None,
-  "Go on from the checkpoint of this step, and not the newest. Later ones are"
-  " set aside as the run saves its first.",
+  "Continue from the checkpoint of this step instead of the newest. Later ones"
+  " are moved aside when the run saves its first checkpoint.",
   0,
 )
 _FALL_BACK = flags.DEFINE_bool(
   "fall_back",
   False,
-  "Where the checkpoint is damaged, go on from the newest whole one before it.",
+  "If the checkpoint is damaged, continue from the newest intact one.",
 )
 _DISTRIBUTED = flags.DEFINE_bool(
-  "distributed", False, "Several processes; addresses from the cluster."
+  "distributed",
+  False,
+  "Run in several processes; addresses come from the cluster.",
 )
 _COORDINATOR = flags.DEFINE_string(
   "coordinator_address", None, "host:port of process 0; implies --distributed."
 )
 _NUM_PROCESSES = flags.DEFINE_integer(
-  "num_processes", None, "Processes of the run, where no cluster says so.", 1
+  "num_processes", None, "Number of processes, if no cluster sets it.", 1
 )
 _PROCESS_ID = flags.DEFINE_integer(
-  "process_id", None, "This process, from 0, where no cluster says so.", 0
+  "process_id",
+  None,
+  "Number of this process, from 0, if no cluster sets it.",
+  0,
 )
 
 # Both save first; a second one ends the run at once.

@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what a run handed out against its plan.
+"""Checks that a run read exactly what its plan says.
 
     %s --config=packed --checkpoint=runs/x
     %s --config=packed --checkpoint=runs/x --step=1000:2000 --format=json
     %s --config=packed --step=0:1000
 
-Every checkpoint certifies, as sums, which spans were in which rows of which
-steps since the run began, over all processes and resumes. They are computed
-again from the config's plan; tokens are read only where the run was asked to
-certify them. Exit status is 0 where they agree in all of these steps; 1 where
-they differ, with the two kept checkpoints between which they parted; 2 where
-some steps are certified by no checkpoint, or a checkpoint is damaged. Without
---checkpoint the sums of --step are printed.
+Each checkpoint certifies, as sums of hashes, which spans were in which rows of
+which steps since the run began, over all processes and resumes. This command
+computes the sums again from the config's plan; it reads tokens only if the run
+was set to certify them. The exit status is 0 if all steps agree; 1 if they
+differ, with the two checkpoints between which they diverged; 2 if some steps
+are certified by no checkpoint, or a checkpoint is damaged. Without --checkpoint
+the sums of --step are printed.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums for data that others wrote: every later change is an error.
+"""Adds checksums to data of other tools, so that later changes are errors.
 
-Of ArrayRecord files, directories of `save_to_disk`, Megatron corpora and
-Levanter caches. They lie beside the data, in PATH.adopted.
+For ArrayRecord files, `save_to_disk` directories, Megatron corpora and Levanter
+caches. The checksums are stored beside the data, in PATH.adopted.
 """
 
 import argparse
@@ -17,7 +17,9 @@ from chomp_data.stores import checksum_sidecar
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("paths", nargs="+", metavar="PATH", help="of the data")
+  parser.add_argument(
+    "paths", nargs="+", metavar="PATH", help="path of the data"
+  )
 
 
 def run(args: argparse.Namespace) -> int:

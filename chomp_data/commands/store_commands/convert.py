@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A store in another form: compressed or not, or ArrayRecord.
+"""Converts a store: compressed, uncompressed, or ArrayRecord.
 
-Data of other tools become a store of ours. Documents and tokens stay, and so
-does the hash of a store of ours that becomes one.
+Also converts data of other tools. Documents and tokens are unchanged; so is the
+hash, if both are stores of this package.
 """
 
 import argparse
@@ -19,21 +19,21 @@ _RECORDS = "array_record"
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("path", metavar="PATH", help="of a store")
+  parser.add_argument("path", metavar="PATH", help="path of the store")
   parser.add_argument("--output", required=True, help="the store to create")
   parser.add_argument(
     "--to",
     required=True,
     choices=(*array_layout.COMPRESSIONS, _RECORDS),
-    help="how tokens are stored: in zarr so compressed, or as ArrayRecord",
+    help="zarr with this compression, or ArrayRecord",
   )
   parser.add_argument(
-    "--overwrite", action="store_true", help="replace what is there"
+    "--overwrite", action="store_true", help="replace an existing store"
   )
   parser.add_argument(
     "--drop_columns",
     action="store_true",
-    help="leave columns out, for which ArrayRecord has no place",
+    help="leave out columns, which ArrayRecord cannot hold",
   )
   shared.add_kinds(parser)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The first documents of a store: ids, lengths, and text where it decodes."""
+"""Shows the first documents of a store: ids, lengths and text."""
 
 import argparse
 import contextlib
@@ -16,12 +16,19 @@ from chomp_data.prepare import tokenizers
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("path", metavar="PATH", help="of a store")
-  parser.add_argument("--count", type=_count, default=5, help="documents")
+  parser.add_argument("path", metavar="PATH", help="path of the store")
   parser.add_argument(
-    "--first", type=_count, default=0, help="the first of them"
+    "--count", type=_count, default=5, help="number of documents"
   )
-  parser.add_argument("--tokens", type=_count, default=64, help="shown of each")
+  parser.add_argument(
+    "--first", type=_count, default=0, help="number of the first document"
+  )
+  parser.add_argument(
+    "--tokens",
+    type=_count,
+    default=64,
+    help="most tokens shown of each document",
+  )
   parser.add_argument(
     "--ids", action="store_true", help="token ids instead of text"
   )
@@ -29,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     "--format",
     choices=("text", "json"),
     default="text",
-    help="for people, or one JSON object a line",
+    help="a table, or one JSON object per line",
   )
   shared.add_kinds(parser)
 

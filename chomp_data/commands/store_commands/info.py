@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is in stores: documents, tokens, lengths, tokenizer, hash."""
+"""Describes stores: documents, tokens, lengths, tokenizer, hash."""
 
 import argparse
 import json
@@ -22,12 +22,14 @@ _BAR = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("paths", nargs="+", metavar="PATH", help="of a store")
+  parser.add_argument(
+    "paths", nargs="+", metavar="PATH", help="path of a store"
+  )
   parser.add_argument(
     "--format",
     choices=("text", "json"),
     default="text",
-    help="for people, or one JSON object a line",
+    help="a table, or one JSON object per line",
   )
   shared.add_kinds(parser)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of one tokenizer as one new store, in the order given.
+"""Merges stores of one tokenizer into a new store, in the given order.
 
 To read them as one without a copy, write store=('a', 'b') in a config.
 """
@@ -14,7 +14,9 @@ from chomp_data.stores import copying
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("paths", nargs="+", metavar="PATH", help="of a store")
+  parser.add_argument(
+    "paths", nargs="+", metavar="PATH", help="path of a store"
+  )
   parser.add_argument("--output", required=True, help="the store to create")
   shared.add_writing(parser)
   shared.add_kinds(parser)

@@ -29,7 +29,7 @@ def add_kinds(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
       f"--{name}",
       metavar="{...}",
-      help=f"a mapping as Python writes it, of {', '.join(fields)}",
+      help=f"a Python mapping with fields {', '.join(fields)}",
     )
 
 
@@ -38,12 +38,12 @@ def add_writing(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     "--compression",
     choices=array_layout.COMPRESSIONS,
-    help="of the chunks; by default that of the (first) store",
+    help="compression of chunks; by default that of the (first) store",
   )
   parser.add_argument(
     "--overwrite",
     action="store_true",
-    help="replace a store that is there",
+    help="replace an existing store",
   )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A store in two: a held-out set, by the hash of documents' ids, and the rest.
+"""Splits a store into a held-out set, by hashes of document ids, and the rest.
 
 A document goes where its id says, whatever else is in the store: when
 documents are added, those that were held out still are, and no other of the
@@ -25,21 +25,23 @@ from chomp_data.stores import copying
 
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
-  parser.add_argument("path", metavar="PATH", help="of a store")
-  parser.add_argument("--output", required=True, help="the store of the rest")
+  parser.add_argument("path", metavar="PATH", help="path of the store")
   parser.add_argument(
-    "--held_out", required=True, help="the store of what is held out"
+    "--output", required=True, help="the store with the remaining documents"
+  )
+  parser.add_argument(
+    "--held_out", required=True, help="the store with the held-out documents"
   )
   parser.add_argument(
     "--fraction",
     default="0.01",
-    help="of documents that are held out, about; default %(default)s",
+    help="approximate share of held-out documents; default %(default)s",
   )
   parser.add_argument(
     "--seed",
     type=int,
     default=0,
-    help="another one holds out others; default %(default)s",
+    help="seed of the choice; default %(default)s",
   )
   shared.add_writing(parser)
   shared.add_kinds(parser)

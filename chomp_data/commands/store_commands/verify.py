@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads stores whole: is every byte as it was written, or adopted?"""
+"""Verifies every byte of stores against their checksums."""
 
 import argparse
 import sys
@@ -19,7 +19,10 @@ from chomp_data.stores.zarr import zarr_store
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
   parser.add_argument(
-    "paths", nargs="+", metavar="PATH", help="of a store, or of adopted data"
+    "paths",
+    nargs="+",
+    metavar="PATH",
+    help="path of a store, or of adopted data",
   )
   shared.add_kinds(parser)
 
