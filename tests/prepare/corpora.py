@@ -12,14 +12,12 @@ import pathlib
 import sysconfig
 
 from array_record.python import array_record_module
-from google.protobuf import descriptor_pb2
-from google.protobuf import descriptor_pool
-from google.protobuf import message_factory
 import zstandard
 
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import records
+from chomp_data.prepare.reading import tf_example
 
 _STDLIB = pathlib.Path(sysconfig.get_path("stdlib"))
 DOCUMENTS = [
@@ -110,71 +108,15 @@ def array_record_of_examples(directory, documents=DOCUMENTS):
 
 def example(**features):
   """A serialized `tf.train.Example` of lists of bytes, floats or integers."""
-  message = Example()
+  message = tf_example.message_class()()
   for name, values in features.items():
-    feature = message.features.feature[name]
+    feature = message.features.feature.add(key=name).value
+    feature.SetInParent()
     if not values:
       continue
     kind = {bytes: "bytes", float: "float", int: "int64"}[type(values[0])]
     getattr(feature, f"{kind}_list").value.extend(values)
   return message.SerializeToString(deterministic=True)
-
-
-def _example_class():
-  """The message as example.proto and feature.proto of TensorFlow define it."""
-  field = descriptor_pb2.FieldDescriptorProto
-  file = descriptor_pb2.FileDescriptorProto(
-    name="example.proto", package="t", syntax="proto3"
-  )
-
-  def message(parent, name, *fields, **options):
-    own = parent.add(name=name)
-    own.options.SetInParent()
-    for number, (label, kind, called, of) in enumerate(fields, 1):
-      added = own.field.add(
-        name=called, number=number, label=label, type=kind, type_name=of
-      )
-      if options.get("one_of"):
-        added.oneof_index = 0
-    if options.get("one_of"):
-      own.oneof_decl.add(name="kind")
-    own.options.map_entry = bool(options.get("is_map"))
-    return own
-
-  one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
-  top = file.message_type
-  message(top, "BytesList", (many, field.TYPE_BYTES, "value", None))
-  message(top, "FloatList", (many, field.TYPE_FLOAT, "value", None))
-  message(top, "Int64List", (many, field.TYPE_INT64, "value", None))
-  message(
-    top,
-    "Feature",
-    (one, field.TYPE_MESSAGE, "bytes_list", ".t.BytesList"),
-    (one, field.TYPE_MESSAGE, "float_list", ".t.FloatList"),
-    (one, field.TYPE_MESSAGE, "int64_list", ".t.Int64List"),
-    one_of=True,
-  )
-  features = message(
-    top,
-    "Features",
-    (many, field.TYPE_MESSAGE, "feature", ".t.Features.FeatureEntry"),
-  )
-  message(
-    features.nested_type,
-    "FeatureEntry",
-    (one, field.TYPE_STRING, "key", None),
-    (one, field.TYPE_MESSAGE, "value", ".t.Feature"),
-    is_map=True,
-  )
-  message(top, "Example", (one, field.TYPE_MESSAGE, "features", ".t.Features"))
-  pool = descriptor_pool.DescriptorPool()
-  pool.Add(file)
-  return message_factory.GetMessageClass(
-    pool.FindMessageTypeByName("t.Example")
-  )
-
-
-Example = _example_class()
 
 
 def planned(path, part_bytes=2**40, options=None):

@@ -32,27 +32,6 @@ def test_an_example_is_read_as_it_was_written(features):
   assert tf_example.is_example(data) == bool(features)
 
 
-@laws.examples(100)
-@hypothesis.given(
-  st.dictionaries(st.text(max_size=9), VALUES, min_size=1, max_size=3),
-  st.data(),
-)
-def test_a_damaged_example_is_another_or_an_error_and_never_a_crash(
-  features, data
-):
-  whole = bytearray(corpora.example(**features))
-  at = data.draw(st.integers(0, len(whole) - 1))
-  whole[at] = data.draw(st.integers(0, 255))
-  try:
-    found = tf_example.parse(bytes(whole))
-  except ValueError:
-    return
-  # What we take for an Example, protobuf's library does.
-  assert set(corpora.Example.FromString(bytes(whole)).features.feature) == set(
-    found
-  )
-
-
 def test_numbers_need_not_be_packed():
   floats = b"".join(b"\x0d" + struct.pack("<f", v) for v in (0.5, -2.0))
   integers = b"\x08\x07" + b"\x08" + b"\xff" * 9 + b"\x01"
@@ -80,5 +59,5 @@ def test_text_is_no_example(text):
 @pytest.mark.parametrize("cut", [1, 5, 20])
 def test_an_example_that_is_cut_is_an_error(cut):
   data = corpora.example(text=[b"a longer text"], n=[1, 2, 300])
-  with pytest.raises(ValueError, match=r"where|cut"):
+  with pytest.raises(ValueError, match="[Ee]rror|fields"):
     tf_example.parse(data[:-cut])

@@ -6,10 +6,9 @@ A piece holds the lines that begin in its range of bytes. Files that are
 compressed are one piece. A line of white space is no record.
 """
 
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-import itertools
+import io
 import json
 import re
 import sys
@@ -74,11 +73,7 @@ class JsonLines(base.InputKind):
     """Yields the objects of lines."""
     file = piece.file
     assert piece.first is not None  # `input_plan.number` sets it.
-    most = options.max_document_bytes
-    if file.compression != "none":
-      lines = _lines(byte_blocks.blocks(file), 0, sys.maxsize, most)
-    else:
-      lines = _piece_lines(piece, most)
+    lines = _lines(piece, options.max_document_bytes)
     for number, line in enumerate(lines, piece.first):
       if line is None:
         yield number, records.too_long(f"{file.path}:{number}", options)
@@ -87,80 +82,67 @@ class JsonLines(base.InputKind):
         if record is None:
           try:
             where = f"{file.path}:{number}"
+            line = line.removesuffix(b"\n")
             record = parsed_record(line, number, where, options)
           except errors.BadInput as error:
             record = error
         yield number, record
 
 
-def _piece_lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
-  """Yields the lines that begin in a piece, without their ends.
+class _Blocks(io.RawIOBase):
+  """Blocks of bytes as a file."""
 
-  begin 3, end 7   a b \\n c d \\n e f \\n    "cd", "ef"
-                   0 1  2 3 4  5 6 7  8
+  def __init__(self, blocks: Iterator[bytes]):
+    self._blocks = blocks
+    self._left = memoryview(b"")
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer: Any) -> int:
+    if not self._left:
+      self._left = memoryview(next(self._blocks, b""))
+    count = min(len(buffer), len(self._left))
+    buffer[:count] = self._left[:count]
+    self._left = self._left[count:]
+    return count
+
+
+def _lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
+  """Yields the lines that begin in a piece, with their ends.
+
+  begin 3, end 7   a b | c d | e f |    "cd|", "ef|"
+                   0 1 2 3 4 5 6 7 8
+
+  Of a line of more than `most` bytes nothing is kept, and None yielded.
   """
   # A line begins at `begin` if the byte before it ends another.
-  position = max(piece.begin - 1, 0)
-  blocks = byte_blocks.blocks(piece.file, begin=position, until=piece.end)
-  if piece.begin:
-    for block in blocks:
-      end = block.find(b"\n") + 1
-      position += end or len(block)
-      if end:
-        blocks = itertools.chain([block[end:]], blocks)
-        break
-      if position >= piece.end:
-        return iter(())  # The line of a piece before goes on beyond this one.
-  if position >= piece.end:
-    return iter(())
-  return _lines(blocks, position, piece.end, most)
+  position, end = max(piece.begin - 1, 0), piece.end
+  if piece.file.compression != "none":
+    position, end = 0, sys.maxsize
+    blocks = byte_blocks.blocks(piece.file)
+  else:
+    blocks = byte_blocks.blocks(piece.file, begin=position, until=end)
+  file = io.BufferedReader(_Blocks(blocks), byte_blocks.BLOCK)
 
-
-def _lines(
-  blocks: Iterable[bytes], begin: int, end: int, most: int
-) -> Iterator[bytes | None]:
-  """Yields lines, without their ends, as they begin before `end`.
-
-  Args:
-    blocks: Bytes, the first of a line first.
-    begin: Where it begins, below `end`.
-    end: Where no line is yielded any more.
-    most: Bytes of a line; of a longer one nothing is kept, and None yielded.
-  """
-  position = begin
-  rest: list[bytes] | None = []  # None of a line that is too long.
-  size = 0
-  for block in blocks:
-    if rest is None and position >= end:
-      return
-    position += len(block)
-    first, *others = block.split(b"\n")
-    size += len(first)
-    if rest is not None:
-      rest.append(first)
-      if size > most:
-        rest = None
-        yield None
-    if not others:
-      continue
-    if rest is not None:
-      line, rest = b"".join(rest), []
-      yield line
-      del line
-    begin += size + 1
-    for line in others[:-1]:
-      if begin >= end:
+  def skip_line() -> None:
+    nonlocal position
+    while position < end:
+      data = file.readline(min(byte_blocks.BLOCK, end - position))
+      position += len(data)
+      if not data or data[-1] == _NEWLINE:
         return
-      yield line if len(line) <= most else None
-      begin += len(line) + 1
-    if begin >= end:
-      return
-    rest, size = [others[-1]], len(others[-1])
-    if size > most:
-      rest = None
+
+  if piece.begin:
+    skip_line()
+  while position < end and (line := file.readline(most + 1)):
+    position += len(line)
+    if line[-1] == _NEWLINE or len(line) <= most:
+      yield line
+    else:
+      del line
       yield None
-  if size and rest is not None:
-    yield b"".join(rest)
+      skip_line()
 
 
 def fast_record(line: bytes) -> dict[str, Any] | None:
@@ -170,7 +152,7 @@ def fast_record(line: bytes) -> dict[str, Any] | None:
     record, end = _DECODER.raw_decode(text)
   except (ValueError, RecursionError):
     return None
-  is_whole = end == len(text) or text[end:] == "\r"
+  is_whole = text[end:] in ("", "\n", "\r\n", "\r")
   return record if is_whole and isinstance(record, dict) else None
 
 
