@@ -46,7 +46,7 @@ def _define(flag: option_fields.Flag) -> flags.FlagHolder[Any]:
   """Defines a flag of the command as its option is declared."""
   name, text = flag.name, flag.option.sentence
   default = None if flag.option.is_required else flag.option.default
-  if flag.kind is tuple and flag.commas:
+  if flag.kind is tuple and flag.declared.commas:
     return flags.DEFINE_list(name, default or None, text)
   if flag.kind is tuple:
     # absl continues the sentence: "; repeat this option ...".
@@ -231,9 +231,11 @@ def _values(options: type) -> dict[str, Any]:
   values: dict[str, Any] = {}
   for flag in option_fields.flags_of(options):
     value = _HOLDERS[flag.name].value
-    if flag.parse is not None:
-      value = flag.option.default if value is None else flag.parse(value)
-    values[flag.field] = tuple(value or ()) if flag.kind is tuple else value
+    if parse := flag.declared.parse:
+      value = flag.option.default if value is None else parse(value)
+    values[flag.option.name] = (
+      tuple(value or ()) if flag.kind is tuple else value
+    )
   return values
 
 

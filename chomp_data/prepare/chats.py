@@ -357,7 +357,7 @@ def problems(options: ChatOptions, has_chats: bool) -> list[str]:
   changed = {
     flag.name
     for flag in option_fields.flags_of(ChatOptions)
-    if getattr(options, flag.field) != flag.option.default
+    if getattr(options, flag.option.name) != flag.option.default
   }
   if changed and not has_chats:
     wrong.append(

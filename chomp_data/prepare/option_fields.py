@@ -26,6 +26,7 @@ import functools
 import json
 from typing import Any
 from typing import get_args
+from typing import get_origin
 from typing import get_type_hints
 
 from chomp_data import schema
@@ -38,8 +39,29 @@ When = str | Callable[[Any], bool]
 
 ANY = schema.Rule("a value of its type", lambda value: value)
 
-_FLAG, _IDENTITY, _PARSE, _COMMAS = "flag", "identity", "parse", "commas"
-_KEY, _DIGEST = "key", "digest"
+_DECLARED = "declared"
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+  """How an option is given, and how a manifest records it.
+
+  Attributes:
+    flag: The name of its flag; '' is the field's, None has no flag.
+    identity: `ALWAYS`, `CHANGED`, `NEVER` or a function.
+    key: Its key in identities; None is the field's name.
+    digest: Returns its value in identities; None is the value itself.
+    parse: Returns its value from the flag's; None if they are the same.
+    commas: Whether texts are given in one flag, with commas between them, and
+      not each by the flag again.
+  """
+
+  flag: str | None = ""
+  identity: When = NEVER
+  key: str | None = None
+  digest: Callable[[Any], str] | None = None
+  parse: Callable[[str], Any] | None = None
+  commas: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,52 +70,34 @@ class Flag:
 
   Attributes:
     name: What follows `--`.
-    field: The field of the options that it sets.
     kind: The type of its value: `str`, `int`, `bool`, or `tuple` of texts.
-    option: Its default, rule and sentence.
-    parse: Returns the field's value from the flag's; None if they are the same.
-    commas: Whether texts are given in one flag, with commas between them, and
-      not each by the flag again.
+    option: The field that it sets, its default, rule and sentence.
+    declared: How it is given.
   """
 
   name: str
-  field: str
   kind: type
   option: schema.Option
-  parse: Callable[[str], Any] | None
-  commas: bool
+  declared: Declaration
 
 
 def option(
   default: Any,
   rule: schema.Rule = ANY,
   *,
-  flag: str | None = "",
   fix: str = "Correct it.",
-  identity: When = NEVER,
-  key: str | None = None,
-  digest: Callable[[Any], str] | None = None,
-  parse: Callable[[str], Any] | None = None,
-  commas: bool = False,
+  **declared: Any,
 ) -> Any:
   """Declares a field of options.
 
   Args:
     default: Its default value; `dataclasses.MISSING` if it is required.
     rule: The values that it accepts in addition to its default.
-    flag: The name of its flag; '' is the field's, None has no flag.
     fix: What to do about a wrong value.
-    identity: `ALWAYS`, `CHANGED`, `NEVER` or a function.
-    key: Its key in identities; None is the field's name.
-    digest: Returns its value in identities; None is the value itself.
-    parse: Returns its value from the flag's; None if they are the same.
-    commas: As in `Flag`.
+    **declared: Of `Declaration`.
   """
-  field = schema.required(rule)
-  if default is not dataclasses.MISSING:
-    field = schema.option(default, rule, fix=fix)
-  metadata = {"fix": fix, **field.metadata, _FLAG: flag, _IDENTITY: identity}
-  metadata |= {_PARSE: parse, _COMMAS: commas, _KEY: key, _DIGEST: digest}
+  field = schema.option(default, rule, fix=fix)
+  metadata = {**field.metadata, _DECLARED: Declaration(**declared)}
   return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -101,28 +105,16 @@ def option(
 def flags_of(options: type) -> tuple[Flag, ...]:
   """Returns the flags of an options dataclass, in the order of its fields."""
   hints = get_type_hints(options)
-  declared = schema.options_of(options)
   flags: list[Flag] = []
   for field in dataclasses.fields(options):
-    if field.metadata[_FLAG] is None:
+    declared: Declaration = field.metadata[_DECLARED]
+    if declared.flag is None:
       continue
-    text = str(hints[field.name])
-    kind = tuple if text.startswith("tuple") else str
-    kind = {"bool": bool, "int": int}.get(
-      _without_none(hints[field.name]), kind
-    )
-    if field.metadata[_PARSE] is not None:
-      kind = str
-    flags.append(
-      Flag(
-        field.metadata[_FLAG] or field.name,
-        field.name,
-        kind,
-        declared[field.name],
-        field.metadata[_PARSE],
-        field.metadata[_COMMAS],
-      )
-    )
+    hint = hints[field.name]
+    kinds = {get_origin(hint) or hint, *get_args(hint)} & {bool, int, tuple}
+    kind = kinds.pop() if kinds and declared.parse is None else str
+    option = schema.options_of(options)[field.name]
+    flags.append(Flag(declared.flag or field.name, kind, option, declared))
   return tuple(flags)
 
 
@@ -130,7 +122,7 @@ def problems(options: Any) -> list[str]:
   """Returns a sentence for each flag whose value its rule does not accept."""
   wrong: list[str] = []
   for flag in flags_of(type(options)):
-    value = getattr(options, flag.field)
+    value = getattr(options, flag.option.name)
     if value == flag.option.default:
       continue
     try:
@@ -151,25 +143,19 @@ def identity(options: Any) -> dict[str, Any]:
   """
   values: dict[str, Any] = {}
   for field in dataclasses.fields(options):
-    value, when = getattr(options, field.name), field.metadata[_IDENTITY]
+    value = getattr(options, field.name)
+    declared: Declaration = field.metadata[_DECLARED]
+    when = declared.identity
     if not (
       when(options)
       if callable(when)
       else when == ALWAYS or (when == CHANGED and value != field.default)
     ):
       continue
-    digest = field.metadata[_DIGEST]
     if dataclasses.is_dataclass(value):
       values |= identity(value)
     else:
       # As a manifest returns it: JSON has no tuples.
-      text = json.dumps(value if digest is None else digest(value))
-      values[field.metadata[_KEY] or field.name] = json.loads(text)
+      value = value if declared.digest is None else declared.digest(value)
+      values[declared.key or field.name] = json.loads(json.dumps(value))
   return values
-
-
-def _without_none(hint: Any) -> str:
-  """Returns the name of a type, of an optional one without None."""
-  arguments = [kind for kind in get_args(hint) if kind is not type(None)]
-  (kind,) = arguments if len(arguments) == 1 else [hint]
-  return getattr(kind, "__name__", "")

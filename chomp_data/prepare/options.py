@@ -3,6 +3,7 @@
 """The options of a preparation: what they may be, and a store's identity."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import hashlib
@@ -208,33 +209,33 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
       " look at documents first with --preview=5."
     )
   problems = option_fields.problems(options) + _contradictions(options)
-  problems += _label_problems(options) + _ids_problems(options)
+  problems += _key_problems(options) + _ids_problems(options)
   if options.train is not None:
     problems += option_fields.problems(options.train)
   if not options.inputs:
     problems.append("`--input` must be given, got none. Name some text.")
-  files: list[base.InputFile] = []
-  try:
-    _check_tokenizer(options)
-  except (errors.PrepareError, errors.StoreError) as error:
-    problems.append(str(error))
-  skip: list[str] = []
-  with contextlib.suppress(errors.StoreError):  # Raised again below.
-    skip = _paths_of(options.output) if has_output else []
-  try:
-    files = inputs_lib.discover(options.inputs, options.exclude, skip)
-  except (errors.PrepareError, errors.StoreError) as error:
-    problems.append(str(error))
-  try:
-    if not has_output:
-      pass
-    elif options.format == RECORDS:
+
+  def check_output() -> None:
+    if options.format == RECORDS:
       opening.open_local(options.output)
       record_writer.check_destination(pathlib.Path(options.output), True)
     else:
       destination.open_destination(options.output).check(overwrite=True)
-  except errors.StoreError as error:
-    problems.append(str(error))
+
+  files: list[base.InputFile] = []
+
+  def discover() -> None:
+    skip: list[str] = []
+    with contextlib.suppress(errors.StoreError):  # `check_output` raises it.
+      skip = _paths_of(options.output) if has_output else []
+    files.extend(inputs_lib.discover(options.inputs, options.exclude, skip))
+
+  checks = [lambda: _check_tokenizer(options), discover]
+  for run_check in [*checks, check_output] if has_output else checks:
+    try:
+      run_check()
+    except (errors.PrepareError, errors.StoreError) as error:
+      problems.append(str(error))
   errors.PrepareError.raise_if(problems)
   return files
 
@@ -277,22 +278,37 @@ def comparable(prepared: Mapping[str, Any]) -> dict[str, Any]:
   return {**prepared, **unordered}
 
 
+def _refused(
+  options: Any, names: Sequence[str], why: str, fix: str
+) -> list[str]:
+  """Returns a sentence for each option that is set and must not be."""
+  return [
+    f"`--{name}` must not be given {why}, got {value!r}. {fix}"
+    for name in names
+    if (value := getattr(options, name)) not in (None, False, ())
+  ]
+
+
+_EITHER = "Leave one of them out."
+
+
 def _contradictions(options: Options) -> list[str]:
-  """Returns what is wrong with options that do not fit together."""
+  """Returns what is wrong with options of formats and of values to keep."""
   problems: list[str] = []
-  if options.format == RECORDS and options.compression != "none":
-    problems.append(
-      "`--compression` must be none with --format=array_record, which has its"
-      f" own, got {options.compression!r}. Leave it out."
-    )
-  for name in ("meta_key", "meta_keys"):
-    value = getattr(options, name)
-    if options.format == RECORDS and value:
-      problems.append(
-        f"`--{name}` must not be given with --format=array_record, whose"
-        f" records are token ids only, got {value!r}. Leave it out."
-      )
   keys = options.meta_keys
+  if options.format == RECORDS:
+    if options.compression != "none":
+      problems.append(
+        "`--compression` must be none with --format=array_record, which has its"
+        f" own, got {options.compression!r}. Leave it out."
+      )
+    why = "with --format=array_record, whose records"
+    names = ("meta_key", "meta_keys")
+    only = f"{why} are token ids only"
+    problems += _refused(options, names, only, "Leave it out.")
+    names = ("messages_key", "prompt_key", "chosen_key", "weight_key")
+    why += " have no place for labels and weights"
+    problems += _refused(options, names, why, _EITHER)
   if not all(keys) or len(set(keys)) < len(keys):
     problems.append(
       "`--meta_keys` must be distinct names that are not empty, got"
@@ -303,96 +319,64 @@ def _contradictions(options: Options) -> list[str]:
       "`--meta_key` and `--meta_keys` must not both be given, got"
       f" {options.meta_key!r} and {','.join(keys)!r}. List all in --meta_keys."
     )
-  if options.meta_default is not None and options.meta_key is None and not keys:
-    problems.append(
-      "`--meta_default` must not be given without --meta_key or --meta_keys,"
-      f" got {options.meta_default!r}. Name the key."
-    )
+  if not options.has_meta and options.meta_default is not None:
+    why = "without --meta_key or --meta_keys"
+    problems += _refused(options, ["meta_default"], why, "Name the key.")
   return problems
 
 
-def _label_problems(options: Options) -> list[str]:
-  """Returns what is wrong with options of what is trained on."""
+def _key_problems(options: Options) -> list[str]:
+  """Returns what is wrong with keys of what is trained on."""
   problems: list[str] = []
-  prompt, completion = options.prompt_key, options.completion_key
-  chosen, rejected = options.chosen_key, options.rejected_key
-  if (chosen is None) != (rejected is None):
-    problems.append(
-      "`--chosen_key` and `--rejected_key` must be given together, got"
-      f" {chosen!r} and {rejected!r}. Give both."
-    )
-  if chosen is not None or rejected is not None:
-    problems += [
-      f"`--{name}` must not be given with --chosen_key, got"
-      f" {getattr(options, name)!r}. Leave one of them out."
-      for name in ("messages_key", "completion_key")
-      if getattr(options, name) is not None
-    ]
+  has_pairs = options.chosen_key is not None or options.rejected_key is not None
+  names = "prompt_key", "completion_key"
+  if has_pairs:
+    names = "chosen_key", "rejected_key"
+    others = ("messages_key", "completion_key")
+    problems += _refused(options, others, "with --chosen_key", _EITHER)
     if options.chat.turns != "all":
       problems.append(
         "`--turns` must be left out with --chosen_key, which trains on what"
         f" follows the prompt, got {options.chat.turns!r}. Leave it out."
       )
-  elif (prompt is None) != (completion is None):
+  first, second = (getattr(options, name) for name in names)
+  if (first is None) != (second is None):
     problems.append(
-      "`--prompt_key` and `--completion_key` must be given together, got"
-      f" {prompt!r} and {completion!r}. Give both."
+      f"`--{names[0]}` and `--{names[1]}` must be given together, got"
+      f" {first!r} and {second!r}. Give both."
     )
-  if options.messages_key is not None and prompt is not None:
-    problems.append(
-      "`--prompt_key` must not be given with --messages_key, got"
-      f" {prompt!r}. Leave one of them out."
-    )
-  label_keys = ("messages_key", "prompt_key", "chosen_key", "weight_key")
-  set_keys = [key for key in label_keys if getattr(options, key) is not None]
-  if set_keys and options.format == RECORDS:
-    problems.append(
-      f"`--{set_keys[0]}` must not be given with --format=array_record, whose"
-      " records have no place for labels and weights, got"
-      f" {getattr(options, set_keys[0])!r}. Leave one of them out."
-    )
+  if options.messages_key is not None:
+    why = "with --messages_key"
+    problems += _refused(options, ["prompt_key"], why, _EITHER)
   return problems + chats.problems(options.chat, options.has_chats)
 
 
 def _ids_problems(options: Options) -> list[str]:
   """Returns what is wrong with options of token ids and columns."""
-  problems: list[str] = []
   try:
     columns = options.columns
   except errors.PrepareError as error:
     return [str(error)]
+  problems: list[str] = []
   if columns and options.format == RECORDS:
     problems.append(
       "`--format` must be zarr with columns, for which records of ArrayRecord"
       f" have no place, got {', '.join(columns)}. Leave one of them out."
     )
-  refused = {} if options.ids_key else {"column": options.column}
+  fix = "Give them, or leave it out."
   if options.tokenizer.vocab_size is None:
     names = ("pad_id", "eos_id", "bos_id", "adds_eos", "adds_bos")
-    refused |= {name: getattr(options.tokenizer, name) for name in names}
-  problems += [
-    f"`--{name}` must not be given without --ids_key"
-    f"{' and --vocab_size' * (name != 'column')}, got {value!r}. Give them, or"
-    " leave it out."
-    for name, value in refused.items()
-    if value not in (None, False, ())
-  ]
+    why = "without --ids_key and --vocab_size"
+    problems += _refused(options.tokenizer, names, why, fix)
   if options.ids_key is None:
-    return problems
+    return problems + _refused(options, ["column"], "without --ids_key", fix)
   if options.tokenizer is _BYTE:  # None was given, not even this one.
     problems.append(no_tokenizer_of_ids("neither"))
-  return problems + [
-    f"`--{name}` must not be given with --ids_key, whose documents have no"
-    " text. Leave one of them out."
-    for name, value in (
-      ("messages_key", options.messages_key),
-      ("prompt_key", options.prompt_key),
-      ("chosen_key", options.chosen_key),
-      ("filter", options.filter),
-      ("train_tokenizer", options.train),
-    )
-    if value is not None
-  ]
+  names = ("messages_key", "prompt_key", "chosen_key", "filter")
+  why = "with --ids_key, whose documents have no text"
+  if options.train is not None:
+    problems.append(f"`--train_tokenizer` must not be given {why}. {_EITHER}")
+  return problems + _refused(options, names, why, _EITHER)
 
 
 def no_tokenizer_of_ids(got: str) -> str:

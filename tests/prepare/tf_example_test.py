@@ -59,5 +59,5 @@ def test_text_is_no_example(text):
 @pytest.mark.parametrize("cut", [1, 5, 20])
 def test_an_example_that_is_cut_is_an_error(cut):
   data = corpora.example(text=[b"a longer text"], n=[1, 2, 300])
-  with pytest.raises(ValueError, match="[Ee]rror|fields"):
+  with pytest.raises(ValueError, match=r"[Ee]rror|fields"):
     tf_example.parse(data[:-cut])

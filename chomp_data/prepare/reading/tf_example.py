@@ -27,7 +27,7 @@ _MESSAGES = {
 
 @functools.cache
 def message_class() -> Any:
-  """Returns the class of the message Example; features are a list of entries."""
+  """Returns the class of Example, whose features are a list of entries."""
   # Not at import: only such records need it.
   from google.protobuf import descriptor_pb2
   from google.protobuf import descriptor_pool

@@ -273,7 +273,7 @@ def special_ids(
 def refuse_options(spec: TokenizerSpec, names: Iterable[str], why: str) -> None:
   """Raises PrepareError for options that mean nothing for a tokenizer."""
   flags = option_fields.flags_of(TokenizerSpec)
-  flag_names = {flag.field: flag.name for flag in flags}
+  flag_names = {flag.option.name: flag.name for flag in flags}
   errors.PrepareError.raise_if(
     [
       f"`--{flag_names[name]}` must not be given for {why}, got {value!r}."
