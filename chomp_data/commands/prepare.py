@@ -76,9 +76,8 @@ _LOG_SECONDS = 30.0
 def summary(store: stores.Store) -> str:
   """Returns what is in a store, for people; reads lengths only."""
   manifest = store.manifest if isinstance(store, stores.ZarrStore) else None
-  lengths = _sampled_lengths(store)
+  low, high, lengths = _lengths(store)
   quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
-  low, high = _extremes(store)
   rows = [
     ("documents", f"{store.num_documents:,}{_in_pairs(store)}"),
     ("tokens", f"{store.num_tokens:,} ({store.opened.token_dtype.name})"),
@@ -162,17 +161,15 @@ def _trained(store: stores.Store) -> str:
   return f"{count:,} tokens ({count / store.num_tokens:.1%})"
 
 
-def _sampled_lengths(store: stores.Store) -> np.ndarray:
-  """Returns int64[N], of every document or of every nth."""
+def _lengths(store: stores.Store) -> tuple[int, int, np.ndarray]:
+  """Returns the extremes of lengths, and those of every nth document."""
   step = -(-store.num_documents // _MAX_SAMPLE)
-  return np.concatenate(
-    [lengths[-first % step :: step] for first, lengths in store.iter_lengths()]
-  )
-
-
-def _extremes(store: stores.Store) -> tuple[int, int]:
-  parts = [(int(n.min()), int(n.max())) for _, n in store.iter_lengths()]
-  return min(low for low, _ in parts), max(high for _, high in parts)
+  lows, highs, sampled = [], [], []
+  for first, lengths in store.iter_lengths():
+    lows.append(int(lengths.min()))
+    highs.append(int(lengths.max()))
+    sampled.append(lengths[-first % step :: step])
+  return min(lows), max(highs), np.concatenate(sampled)
 
 
 class _Bar:

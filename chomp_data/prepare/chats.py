@@ -194,40 +194,33 @@ class _Ends(NamedTuple):
 
 
 class _Renderer:
-  """Renders the messages of one record."""
+  """Renders the messages of one record, with marks where there are blocks."""
 
   def __init__(
-    self, options: ChatOptions, tools: Any, kwargs: dict[str, Any], where: str
+    self,
+    options: ChatOptions,
+    tools: Any,
+    kwargs: Mapping[str, Any],
+    where: str,
   ):
     assert options.template is not None
     self.where = where
     self.marked: bool = templates.has_generation(options.template)
-    self.ends: _Ends = _ends_of(options, json.dumps(kwargs, default=str))
-    self._render = functools.partial(_render, options, tools, kwargs, where)
+    self._template = options.template
+    self._values = {
+      **dict(options.tokens),
+      "tools": tools,
+      "documents": None,
+      **kwargs,
+    }
 
-  def text(self, messages: list[dict[str, Any]], prompt: bool = False) -> str:
-    """Returns the rendering, with marks where the template has blocks."""
-    return self._render(messages, prompt)
-
-
-def _render(
-  options: ChatOptions,
-  tools: Any,
-  kwargs: Mapping[str, Any],
-  where: str,
-  messages: Sequence[dict[str, Any]],
-  prompt: bool = False,
-) -> str:
-  assert options.template is not None
-  values = {
-    **dict(options.tokens),
-    "tools": tools,
-    "documents": None,
-    **kwargs,
-    "messages": messages,
-    "add_generation_prompt": prompt,
-  }
-  return templates.render(options.template, values, where)
+  def text(
+    self, messages: Sequence[dict[str, Any]], prompt: bool = False
+  ) -> str:
+    values = {"messages": messages, "add_generation_prompt": prompt}
+    return templates.render(
+      self._template, {**self._values, **values}, self.where
+    )
 
 
 def documents(
@@ -292,9 +285,10 @@ def documents(
       "Leave such chats out, or skip them with --on_error=skip.",
       "no assistant",
     )
-  render = None
+  render = ends = None
   if options.template is not None:
     render = _Renderer(options, tools, variables, where)
+    ends = _ends_of(options, json.dumps(variables, default=str))
   elif tools:
     raise errors.BadInput(
       where,
@@ -311,12 +305,12 @@ def documents(
     if options.turns == "each":
       shown, trained = chat[: last + 1], trained[: last + 1]
     counts: collections.Counter[str] = collections.Counter()
-    if render is None:
+    if render is None or ends is None:
       pieces = _plain(shown, trained, where, counts)
     elif render.marked:
-      pieces = _marked(shown, trained, render, counts, options)
+      pieces = _marked(shown, trained, render, ends, counts, options)
     else:
-      pieces = _grown(shown, trained, render, counts, options)
+      pieces = _grown(shown, trained, render, ends, counts, options)
     for name in (f"{VARIABLE}{key}" for key in kwargs):
       counts[name] = 1
     if tools and "tools" not in templates.variables(options.template or ""):
@@ -347,12 +341,7 @@ def documents(
 
 
 def problems(options: ChatOptions, has_chats: bool) -> list[str]:
-  """Returns what is wrong with options.
-
-  Args:
-    options: The options.
-    has_chats: Whether records may have messages.
-  """
+  """Returns what is wrong with options."""
   wrong: list[str] = []
   changed = {
     flag.name
@@ -390,12 +379,7 @@ def problems(options: ChatOptions, has_chats: bool) -> list[str]:
 
 
 def summary(options: ChatOptions, counts: Mapping[str, int]) -> dict[str, Any]:
-  """Returns what a manifest says of chats.
-
-  Args:
-    options: With the template.
-    counts: Of all documents.
-  """
+  """Returns what a manifest says of chats."""
   unknown: frozenset[str] = frozenset()
   if options.template is not None:
     unknown = templates.variables(options.template)
@@ -627,6 +611,7 @@ def _marked(
   messages: list[dict[str, Any]],
   weights: list[float],
   render: _Renderer,
+  ends: _Ends,
   counts: collections.Counter[str],
   options: ChatOptions,
 ) -> list[tuple[str, float]]:
@@ -669,7 +654,7 @@ def _marked(
   for number, owner in enumerate(owners):
     if weights[owner] and owner not in owners[number + 1 :]:
       block, rest = parts[2 * number + 1], "".join(parts[2 * number + 2 :])
-      _, end = _turn_end(block, rest, render.ends, marked=True)
+      _, end = _turn_end(block, rest, ends, marked=True)
       counts[end] += 1
   return [
     (part, weights[owners[i // 2]] if i % 2 else 0.0)
@@ -699,6 +684,7 @@ def _grown(
   messages: list[dict[str, Any]],
   weights: list[float],
   render: _Renderer,
+  ends: _Ends,
   counts: collections.Counter[str],
   options: ChatOptions,
 ) -> list[tuple[str, float]]:
@@ -724,9 +710,7 @@ def _grown(
       and grows
     ):
       raise _not_grown(render.where, i + 1, options)
-    length, end = _turn_end(
-      after[len(before) :], text[len(after) :], render.ends
-    )
+    length, end = _turn_end(after[len(before) :], text[len(after) :], ends)
     counts[end] += 1
     pieces.append((text[at : len(before)], 0.0))
     at = len(before) + length
@@ -856,10 +840,10 @@ def _probe(
   for form in forms:
     tools = [_TOOL] if "tool_calls" in form else None
     try:
-      text = _render(options, tools, json.loads(kwargs), "", [_USER, form])
+      render = _Renderer(options, tools, json.loads(kwargs), "")
+      text = render.text([_USER, form])
     except errors.BadInput:
       continue
     block = text.rpartition(templates.END)[0].rpartition(templates.BEGIN)[2]
-    is_marked = templates.has_generation(options.template or "")
-    return block or (None if is_marked else text)
+    return block or (None if render.marked else text)
   return None

@@ -14,12 +14,10 @@ import concurrent.futures
 from concurrent.futures import process as futures_process
 import contextlib
 import ctypes
-import functools
 import multiprocessing
 import os
 import signal
 import sys
-from typing import Any
 from typing import Protocol
 from typing import TypeVar
 
@@ -31,7 +29,6 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _PR_SET_PDEATHSIG = 1
-_PROGRESS_SECONDS = 0.25
 # Tasks that are submitted ahead for each worker; others are not made yet.
 _TASKS_AHEAD = 4
 
@@ -50,8 +47,8 @@ class Engine(Protocol):
     Args:
       function: Importable by name.
       tasks: What to call it with; items may be made when they are read.
-      on_progress: Called now and then with the bytes and the documents that are
-        done of tasks that have not been yielded.
+      on_progress: May be called with the bytes and the documents that are done
+        of tasks that have not been yielded.
 
     Yields:
       (number of the task, result), in any order.
@@ -78,8 +75,6 @@ class Pool:
     """
     self._workers = workers
     self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-    # By worker, the bytes and the documents that are done of its task.
-    self._done: Any = ()
 
   def run(
     self,
@@ -107,15 +102,14 @@ class Pool:
           while len(numbers) < _TASKS_AHEAD * self._workers and (
             next_number < len(tasks)
           ):
-            future = pool.submit(_call, function, tasks[next_number])
+            future = pool.submit(function, tasks[next_number])
             numbers[future] = next_number
             next_number += 1
         ended, _ = concurrent.futures.wait(
-          numbers, _PROGRESS_SECONDS, concurrent.futures.FIRST_COMPLETED
+          numbers, return_when=concurrent.futures.FIRST_COMPLETED
         )
         for future in ended:
           yield numbers.pop(future), future.result()
-        on_progress(sum(self._done[::2]), sum(self._done[1::2]))
       done = True
     except futures_process.BrokenProcessPool:
       raise errors.PrepareError(
@@ -135,14 +129,12 @@ class Pool:
   def _started(self) -> concurrent.futures.ProcessPoolExecutor:
     if self._pool is None:
       semaphores.name_and_sweep()
-      context = multiprocessing.get_context("spawn")
-      self._done = context.RawArray("q", 2 * self._workers)
       # It starts as many as there are tasks.
       self._pool = concurrent.futures.ProcessPoolExecutor(
         self._workers,
-        mp_context=context,
+        mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin_worker,
-        initargs=(os.getpid(), self._done, context.Value("i", 0)),
+        initargs=(os.getpid(),),
       )
     return self._pool
 
@@ -159,13 +151,6 @@ ENGINES: dict[str, Callable[..., Engine]] = {
   "pool": lambda workers, flags, directory: Pool(workers),
   "beam": _beam,
 }
-
-
-def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:
-  try:
-    return function(task)
-  finally:
-    progress.report(0)
 
 
 @contextlib.contextmanager
@@ -186,7 +171,7 @@ def _one_thread() -> Iterator[None]:
       os.environ[name] = before
 
 
-def _begin_worker(parent: int, done: Any, started: Any) -> None:
+def _begin_worker(parent: int) -> None:
   """Has a worker end with its parent, however the parent ends."""
   if sys.platform == "linux":
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -196,14 +181,3 @@ def _begin_worker(parent: int, done: Any, started: Any) -> None:
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   # A worker uses one core: the tokenizer must not start threads.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
-  with started.get_lock():
-    number = started.value
-    started.value += 1
-  progress.set_callback(functools.partial(_store_progress, done, number))
-
-
-def _store_progress(
-  done: Any, number: int, done_bytes: int, documents: int
-) -> None:
-  done[2 * number] = done_bytes
-  done[2 * number + 1] = documents

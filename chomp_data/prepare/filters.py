@@ -34,9 +34,6 @@ _Filter = Callable[[str, Mapping[str, Any]], Any]
 def load(path: str) -> _Filter:
   """Imports a filter.
 
-  Args:
-    path: `package.module:function`.
-
   Raises:
     PrepareError: If there is none.
   """
@@ -82,12 +79,6 @@ def reason_to_leave_out(
   path: str, text: str | bytes, record: Mapping[str, Any], where: str
 ) -> str | None:
   """Asks a filter.
-
-  Args:
-    path: `package.module:function`.
-    text: Of the document.
-    record: Where it comes from.
-    where: What it is called in errors.
 
   Returns:
     Why it is left out, or None to keep it.

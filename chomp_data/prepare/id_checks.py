@@ -23,13 +23,7 @@ _OFFSETS = np.dtype("<i8")
 def repeated(
   directory: str, keys: Sequence[str], rows: Sequence[part_files.PartRow]
 ) -> int:
-  """Returns how many of the first documents have the id of one before them.
-
-  Args:
-    directory: Where parts are.
-    keys: Of all parts, in order.
-    rows: What is in each.
-  """
+  """Returns how many of the first documents have the id of one before them."""
   wanted: list[tuple[str, int]] = []
   left = MOST
   for key, row in zip(keys, rows, strict=True):

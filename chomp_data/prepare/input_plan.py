@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 from typing import Any
-import zlib
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.storage import paths
 
-# Files of a task: about this many, and at most twice as many.
+# Files of a task.
 _FILES = 256
 # Objects that a task looks at concurrently: most of the time is latency.
 _AT_ONCE = 32
@@ -133,7 +132,8 @@ def plan_files(
   """
   directory = paths.join(work, "plan") if work else ""
   tasks = [
-    LookTask(group, part_bytes, read, directory) for group in _grouped(files)
+    LookTask(tuple(files[i : i + _FILES]), part_bytes, read, directory)
+    for i in range(0, len(files), _FILES)
   ]
   for planned in call(look, tasks):
     yield from planned
@@ -177,13 +177,7 @@ class Plan:
 def number(
   pieces: Sequence[base.InputPiece], work: str, call: Call
 ) -> Sequence[base.InputPiece]:
-  """Returns pieces that all have the number of their first record.
-
-  Args:
-    pieces: Those of files, in order.
-    work: Where results are saved; '' saves none.
-    call: The engine.
-  """
+  """Returns pieces that all have the number of their first record."""
   directory = paths.join(work, "plan") if work else ""
   firsts = np.fromiter(
     (_UNKNOWN if piece.first is None else piece.first for piece in pieces),
@@ -200,25 +194,6 @@ def number(
   return lazy.LazySequence(
     lambda i: dataclasses.replace(pieces[i], first=int(firsts[i])), len(pieces)
   )
-
-
-def _grouped(
-  files: Sequence[base.InputFile],
-) -> Iterator[tuple[base.InputFile, ...]]:
-  """Yields groups of consecutive files.
-
-  Names decide where a group begins, so that a file that is added or removed
-  changes its own group only, and the results of the others are used again.
-  """
-  group: list[base.InputFile] = []
-  for file in files:
-    begins = zlib.crc32(file.name.encode()) % _FILES == 0
-    if group and (begins or len(group) == 2 * _FILES):
-      yield tuple(group)
-      group = []
-    group.append(file)
-  if group:
-    yield tuple(group)
 
 
 def _saved(task: Any, kind: Any, make: Callable[[], Any]) -> Any:

@@ -43,11 +43,6 @@ def encode(
 ) -> Labelled:
   """Returns the tokens of documents.
 
-  Args:
-    tokenizer: Which.
-    documents: Which; with pieces where `read` says so.
-    read: How they were read.
-
   Raises:
     PrepareError: If the tokenizer fails; the message names the document.
   """

@@ -193,10 +193,6 @@ SECTIONS: tuple[type, ...] = (
 def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
   """Checks options, and finds the files to read.
 
-  Args:
-    options: What is asked for.
-    has_output: Whether a store is made.
-
   Returns:
     The files, as `inputs.discover` lists them.
 

@@ -228,12 +228,6 @@ class Part:
   ) -> Iterator[np.ndarray]:
     """Yields values begin .. end - 1 of an array, some at a time.
 
-    Args:
-      name: The array.
-      dtype: The store's.
-      begin: The first value.
-      end: The value after the last.
-
     Raises:
       OSError: If they cannot be read.
       ValueError: If they are not those that were written.

@@ -103,11 +103,10 @@ def _passing_filter(
     filters.reason_to_leave_out(options.filter, document.text, record, where)
     for document in documents
   ]
-  if options.has_pairs:
-    left_out = [reason for reason in reasons if reason is not None][:1]
-    reasons = left_out * len(documents) or reasons
-  else:
-    left_out = [reason for reason in reasons if reason is not None]
+  left_out = [reason for reason in reasons if reason is not None]
+  if options.has_pairs and left_out:
+    rejected.count(left_out[0])
+    return []
   for reason in left_out:
     rejected.count(reason)
   return [

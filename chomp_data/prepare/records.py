@@ -281,7 +281,8 @@ def documents(
     yield from _pair(record, name, where, options)
     return
   if options.messages_key is None:
-    yield document(record, name, where, options)
+    pieces = _completed(record, where, options) if options.has_labels else ()
+    yield _document(record, name, where, options, pieces)
     return
   messages = _required_value(
     record, options.messages_key, "messages_key", where
@@ -368,24 +369,6 @@ def _common(one: Sequence[Any], other: Sequence[Any]) -> Sequence[Any]:
   pairs = zip(one, other, strict=False)
   equal = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
   return [message for message, _ in equal]
-
-
-def document(
-  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
-) -> Document:
-  """Makes a document of a record that is no chat.
-
-  Args:
-    record: Values by key: texts, bytes of UTF-8, numbers, lists and mappings.
-    name: What the document is called if the record has no id.
-    where: What the record is called in errors: the file's path and a number.
-    options: How.
-
-  Raises:
-    BadInput: If it is no document.
-  """
-  pieces = _completed(record, where, options) if options.has_labels else ()
-  return _document(record, name, where, options, pieces)
 
 
 def _document(

@@ -11,6 +11,7 @@ a pure function of these parts, for any process; it also hashes the blocks of
     shards    [    0    ][    1    ][   2    ]
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -318,56 +319,37 @@ def write_shard(task: ShardTask) -> ShardRow:
   """
   if row := find_shard(task):
     return row
-  _, high, _ = _bounds(task.layout, task.shard)
-  content = _BlockHashes(task)
   with array_writer.new_shard(task.store, task.file, task.rows) as file:
     writer = array_writer.ShardWriter(file, task.layout)
-    for position, values in _values(task):
-      writer.append(values[: max(high - position, 0)])
-      content.update(position, values)
+    digests = _read(task, writer.append)
     num_bytes = writer.finish()
-  row = ShardRow(num_bytes, writer.crc32c, writer.stored_bytes, content.digests)
+  row = ShardRow(num_bytes, writer.crc32c, writer.stored_bytes, digests)
   scratch.write_row(task.rows, task.row_name, _RowFile(_stamp(task), row))
   return row
 
 
 def hash_shard(task: ShardTask) -> list[str]:
   """Returns the digests of the blocks that begin in a shard; writes nothing."""
-  content = _BlockHashes(task)
-  for position, values in _values(task):
-    content.update(position, values)
-  return content.digests
+  return _read(task, lambda values: None)
 
 
-class _BlockHashes:
-  """The digests of the blocks that begin in a shard."""
+def _read(task: ShardTask, append: Callable[[np.ndarray], object]) -> list[str]:
+  """Calls `append` with the values of a shard, in order.
 
-  def __init__(self, task: ShardTask):
-    """Nothing yet."""
-    low, high, _ = _bounds(task.layout, task.shard)
-    self._first = -(-low // tree_hash.BLOCK) * tree_hash.BLOCK
-    self._has_blocks = self._first < high
-    self._content = tree_hash.TreeHash()
-
-  def update(self, position: int, values: np.ndarray) -> None:
-    """Adds the values at a position of the array, in order."""
-    self._content.update(values[max(self._first - position, 0) :].data)
-
-  @property
-  def digests(self) -> list[str]:
-    """The digests, as hex."""
-    digests = self._content.digests if self._has_blocks else []
-    return [digest.hex() for digest in digests]
-
-
-def _values(task: ShardTask) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields (position, values) of a shard, and of blocks that begin in it."""
-  position, _, end = _bounds(task.layout, task.shard)
+  Returns:
+    The digests of the blocks that begin in it, as hex.
+  """
+  position, high, end = _bounds(task.layout, task.shard)
+  first_block = -(-position // tree_hash.BLOCK) * tree_hash.BLOCK
+  content = tree_hash.TreeHash()
   for segment in task.segments:
     last = min(end, segment.begin + segment.count)
     for values in _segment_values(task, segment, position, last):
-      yield position, values
+      append(values[: max(high - position, 0)])
+      content.update(values[max(first_block - position, 0) :].data)
       position += len(values)
+  digests = content.digests if first_block < high else []
+  return [digest.hex() for digest in digests]
 
 
 def _segment_values(

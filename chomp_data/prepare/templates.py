@@ -50,12 +50,7 @@ def has_generation(source: str) -> bool:
 
 
 def check(source: str, name: str) -> None:
-  """Raises PrepareError unless a template can be compiled.
-
-  Args:
-    source: The template.
-    name: What it is called in errors.
-  """
+  """Raises PrepareError unless a template can be compiled."""
   _compiled(source, name)
 
 
@@ -70,11 +65,6 @@ def variables(source: str) -> frozenset[str]:
 
 def render(source: str, values: Mapping[str, Any], where: str) -> str:
   """Returns the text of a template.
-
-  Args:
-    source: The template.
-    values: Its variables.
-    where: What the record is called in errors.
 
   Raises:
     BadInput: If it fails, or exceeds the bounds.

@@ -151,21 +151,6 @@ def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
     assert store.hash == trained.hash
 
 
-@pytest.mark.slow
-def test_another_store_is_replaced_on_request_only(
-  gs_bucket, tmp_path, monkeypatch
-):
-  monkeypatch.setitem(engines.ENGINES, "far", lambda *unused: Far())
-  there, _ = corpus(f"{gs_bucket.root}/in", tmp_path)
-  url = f"{gs_bucket.root}/out"
-  first, _ = make(there, url)
-  with pytest.raises(errors.StoreError, match="differs in chunk"):
-    make(there, url, engine="far", chunk=2**9)
-  assert stores.open_store(url).hash == first.hash
-  make(there, url, engine="far", chunk=2**9, overwrite=True)
-  assert stores.open_store(url).num_documents == first.num_documents
-
-
 _RUN = """
 import sys
 from chomp_data.prepare import engines, run

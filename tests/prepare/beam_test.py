@@ -78,37 +78,6 @@ def test_beam_gives_the_bytes_of_processes(corpus, lines, tmp_path, workers):
 
 
 @needs_beam
-def test_beam_leaves_out_the_duplicates_that_processes_do(lines, tmp_path):
-  plain, _ = make(tmp_path / "all", lines)
-  wanted, _ = make(tmp_path / "pool", lines, duplicates="drop", workers=2)
-  with open(lines, "a") as file:
-    file.writelines(lines.read_text().splitlines(keepends=True)[10:500])
-  store, _ = make(tmp_path / "beam", lines, engine="beam", duplicates="drop")
-  assert store.hash == wanted.hash
-  assert 0 < store.num_documents <= plain.num_documents
-  counted = [
-    own.manifest.prepared["skipped"]["reasons"]["duplicate"]
-    if own.manifest.prepared["skipped"]["reasons"]
-    else 0
-    for own in (wanted, store)
-  ]
-  # Texts of nothing are no duplicates.
-  assert counted[1] - counted[0] == sum(i % 40 > 0 for i in range(10, 500))
-
-
-@needs_beam
-def test_an_error_in_a_worker_of_beam_names_the_line(lines, tmp_path):
-  with open(lines, "a") as file:
-    file.write('{"txt": "no text"}\n')
-  with pytest.raises(errors.PrepareError, match=r"lines\.jsonl:901 must have"):
-    make(tmp_path / "out", lines, engine="beam")
-  assert not (tmp_path / "out").exists()
-  store, _ = make(tmp_path / "out", lines, engine="beam", on_error="skip")
-  plain, _ = make(tmp_path / "pool", lines, on_error="skip")
-  assert run_test.digest(store.path) == run_test.digest(plain.path)
-
-
-@needs_beam
 def test_a_run_of_one_engine_goes_on_with_another(lines, tmp_path):
   def stop(progress):
     if progress.stage == "write":
@@ -135,11 +104,6 @@ def test_without_beam_the_error_names_the_extra(lines, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "apache_beam.options", None)
   with pytest.raises(errors.PrepareError, match="extra `beam`"):
     make(tmp_path / "out", lines, engine="beam")
-
-
-def test_an_engine_that_there_is_not_is_an_error(lines, tmp_path):
-  with pytest.raises(errors.PrepareError, match=r"'pool', 'beam', got 'spark'"):
-    make(tmp_path / "out", lines, engine="spark")
 
 
 class Canary:

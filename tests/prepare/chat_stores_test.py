@@ -4,7 +4,6 @@
 
 import importlib
 import json
-import pathlib
 import re
 
 import ml_collections
@@ -21,6 +20,7 @@ from chomp_data.prepare import run
 from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from tests import in_process
+from tests.prepare import corpora
 
 WORDS = ["one", "deux", "drei\n", "чотири", "五", "🎉 six"]
 
@@ -52,13 +52,7 @@ def lines(tmp_path):
 
 def trained_text(store, document):
   """The bytes of a document that are trained on, where bytes are tokens."""
-  begin, length = store.bounds(np.asarray([document]))
-  tokens = stores.read_document(store, document)
-  trained = np.zeros(len(tokens), bool)
-  _, low, high, level = store.labels.runs(begin, length)
-  for first, last, own in zip(low, high, level, strict=True):
-    trained[first:last] = store.labels.levels[own] > 0
-  return tokens[trained].astype(np.uint8).tobytes().decode()
+  return corpora.trained_bytes(store, document)[1].decode()
 
 
 def test_bytes_trained_on_are_those_of_the_assistant(lines, prepare):
@@ -70,12 +64,6 @@ def test_bytes_trained_on_are_those_of_the_assistant(lines, prepare):
     assert store.document_ids([i])[0] == f"chat {i}"
   total = sum(len("\n\n".join(said(chat(i))).encode()) for i in range(40))
   assert store.labels.trained_before(np.asarray([store.num_tokens])) == [total]
-
-
-def test_stores_of_text_say_nothing_of_labels(corpus, prepare):
-  store, _ = prepare(corpus)
-  assert not store.labels.has_runs
-  assert not store.labels.has_weights
 
 
 @pytest.mark.parametrize("changes", [{"workers": 2}, {"shard_bytes": 200}])
@@ -145,87 +133,6 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
   ]
   expected = [f"assistant:{text}<|eos|>" for text in said(chat(1))]
   assert spoken == expected
-
-
-def test_batches_train_on_what_the_assistant_says(lines, prepare):
-  store, _ = prepare(lines, messages_key="messages")
-  config = ml_collections.ConfigDict(
-    {
-      "data": {
-        "global_batch_size": 4,
-        "seq_len": 256,
-        "epochs": 1,
-        "remainder": "pad",
-        "sources": {
-          "chats": {
-            "store": store.path,
-            "rows": {"kind": "bin", "add_eos": True},
-          }
-        },
-      }
-    }
-  )
-  pipe = pipeline.build(config.data)
-  found = []
-  for step in range(pipe.num_steps):
-    batch = pipe.batch(step)
-    for tokens, mask, segments in zip(
-      batch["tokens"], batch["loss_mask"], batch["segment_ids"], strict=True
-    ):
-      for number in range(1, segments.max() + 1):
-        own = np.flatnonzero(segments == number)
-        targets = tokens[own[mask[own]] + 1]
-        text = targets[targets < 256].astype(np.uint8).tobytes().decode()
-        found.append(text)
-        # The end of an answer is learnt, too.
-        assert targets[-1] == store.opened.tokenizer.eos_id
-  answers = ["\n\n".join(said(chat(i))) for i in range(40)]
-  assert sorted(found) == sorted(answers)
-
-
-@pytest.mark.parametrize(
-  ("line", "match"),
-  [
-    ('{"messages": []}', "a message, got an empty list"),
-    ('{"messages": [{"role": "user", "content": "x"}]}', "'assistant'"),
-    ('{"messages": [{"role": "x", "content": "x"}]}', "assistant"),
-    ('{"text": "x"}', "must have the key 'messages'"),
-  ],
-)
-def test_what_is_no_chat_is_named_or_counted(tmp_path, prepare, line, match):
-  path = tmp_path / "chats.jsonl"
-  path.write_text(f"{json.dumps(chat(0))}\n{line}\n{json.dumps(chat(1))}\n")
-  with pytest.raises(errors.BadInput, match=rf"chats\.jsonl:2 .*{match}"):
-    prepare(path, messages_key="messages")
-  store, _ = prepare(path, messages_key="messages", on_error="skip")
-  assert store.num_documents == 2
-  assert store.manifest.prepared["skipped"]["lines"] == 1
-
-
-@pytest.mark.parametrize(
-  ("flags", "match"),
-  [
-    (["--prompt_key=q"], "--completion_key` must be given together"),
-    (
-      ["--messages_key=m", "--prompt_key=q", "--completion_key=a"],
-      "must not be given with --messages_key",
-    ),
-    (["--chat_template=nowhere.jinja"], "nowhere.jinja"),
-    (["--messages_key="], "`--messages_key` must not be empty"),
-    (
-      ["--weight_key=w", "--format=array_record"],
-      "`--weight_key` must not be given with --format=array_record",
-    ),
-  ],
-)
-def test_flags_that_do_not_fit_are_one_line(lines, tmp_path, flags, match):
-  done = in_process.run_tool(
-    "prepare", f"--input={lines}", f"--output={tmp_path / 'out'}", *flags
-  )
-  assert done.returncode == 1
-  (line,) = done.stderr.splitlines()
-  assert line.startswith("error: ")
-  assert match in line
 
 
 def test_the_tool_prepares_chats_by_a_template(lines, tmp_path):
@@ -352,15 +259,6 @@ def test_stores_of_earlier_rules_stay_and_are_not_mixed(
 
 def read_options(version):
   return records.ReadOptions(raw=False, chat=chats.ChatOptions(version=version))
-
-
-def test_the_rules_are_part_of_chats_only(lines, corpus, prepare):
-  store, _ = prepare(corpus)
-  assert not {"chat_rules", "chats"} & set(store.manifest.prepared)
-  store, written = prepare(lines, messages_key="messages", output="chats")
-  again, anew = prepare(lines, messages_key="messages", output="chats")
-  assert (written, anew) == (True, False)
-  assert again.hash == store.hash
 
 
 def test_each_answer_is_a_document_of_its_own(lines, prepare):
@@ -501,24 +399,3 @@ def test_a_preview_writes_nothing_and_marks_what_is_trained_on(tmp_path):
   )
   end = "turns ended by ordinary token: 2\nturns ended by EOS of rows: 2\n"
   assert done.stdout == first + first + end
-
-
-@pytest.mark.parametrize(
-  ("flags", "match"),
-  [
-    (["--preview=2", "--duplicates=drop"], "must not be given with"),
-    (["--preview=2", "--turns=each"], "--turns` must be given with --messages"),
-    (
-      ["--output=x", "--messages_key=m", "--parse_arguments"],
-      "--chat_template",
-    ),
-    (["--output=x", "--messages_key=m", "--template_kwargs=1"], "JSON object"),
-    (["--output=x", "--messages_key=m", "--message_keys=a"], "NAME=NAME"),
-    ([], "`--output` must be given, got none"),
-  ],
-)
-def test_options_of_chats_that_do_not_fit_are_named(lines, flags, match):
-  done = in_process.run_tool("prepare", f"--input={lines}", *flags)
-  assert done.returncode == 1
-  assert match in done.stderr
-  assert not pathlib.Path("x").exists()

@@ -10,6 +10,8 @@ import re
 
 import tokenizers as hf
 
+from tests.prepare import corpora
+
 _SPECIAL = re.compile(
   r"<\|[\w▁]+\|>|<\|[\w▁]+>|<[\w▁]+\|>|<\uff5c[^\uff5c<>]+\uff5c>"
   r"|</?(?:think|tool_call|tool_response|start_of_turn|end_of_turn|s|sop"
@@ -193,17 +195,8 @@ CHATS = {
 
 def tokenizer_for(template):
   """A small BPE that knows the special tokens which a template spells."""
-  tokenizer = hf.Tokenizer(hf.models.BPE())
-  tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.decoder = hf.decoders.ByteLevel()
   names = ["<pad>", "</s>", "<s>"]
-  trainer = hf.trainers.BpeTrainer(
-    vocab_size=400,
-    special_tokens=names,
-    initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
-    show_progress=False,
-  )
-  tokenizer.train_from_iterator(TEXTS, trainer)
+  tokenizer = corpora.bpe(TEXTS, names, 400)
   built = {"<|user|>", "<|assistant|>", "<|system|>", "<|observation|>"}
   more = {*_SPECIAL.findall(template)} | (
     built if "<|{{" in template else set()

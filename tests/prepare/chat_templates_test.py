@@ -117,10 +117,3 @@ def test_what_is_trained_on(name, chat):
     text = "".join(text for text, _ in document.pieces)
     assert document.counts.get(chats.END_OF_ROWS, 0) == (name == "glm")
     assert document.counts.get(chats.EOS_WRITTEN, 0) == text.endswith("</s>")
-
-
-def test_a_document_of_each_answer_keeps_its_reasoning():
-  first, second = documents("qwen3", "reasoning", turns="each")
-  assert trained(first) == ["<think>\nTwo and two.\n</think>\n\n4<|im_end|>"]
-  assert trained(second) == ["<think>\nDouble.\n</think>\n\n6<|im_end|>"]
-  assert "Two" not in "".join(text for text, _ in second.pieces)

@@ -57,13 +57,6 @@ def one(*args, **changes):
   return document
 
 
-def test_a_turn_ends_with_the_templates_own_token():
-  found = one(CHAT, CHATML, IM)
-  assert trained(found.pieces) == ["Hello.<|im_end|>", "4<|im_end|>"]
-  assert found.counts == {"special token <|im_end|>": 2}
-  assert text_of(found.pieces).endswith("4<|im_end|>\n")
-
-
 def test_else_it_ends_with_the_token_that_opens_the_next_message():
   found = one(CALLS, GLM, ROLES)
   assert trained(found.pieces) == [
@@ -156,12 +149,6 @@ def test_ordinary_text_may_end_turns():
   assert found.counts == {"ordinary token": 1, "EOS of rows": 1}
 
 
-def test_plain_text_ends_answers_with_a_blank_line():
-  found = one(CHAT)
-  assert trained(found.pieces) == ["Hello.", "\n\n", "4"]
-  assert found.counts == {"ordinary token": 1, "EOS of rows": 1}
-
-
 def test_turns_that_nothing_ends_are_rejected_unless_allowed():
   template = (
     "{% for m in messages %}"
@@ -177,12 +164,6 @@ def test_turns_that_nothing_ends_are_rejected_unless_allowed():
   found = one(CHAT, template, IM, allow_open_turns=True)
   assert found.counts == {"nothing": 2}
   assert trained(found.pieces) == ["Hello.", "4"]
-
-
-def test_blocks_override_what_ends_a_turn():
-  found = one(CHAT, chats_test.MARKED, IM)
-  assert trained(found.pieces) == ["Hello.<|im_end|>", "4<|im_end|>"]
-  assert found.counts == {"special token <|im_end|>": 2}
 
 
 def test_one_answer_may_have_several_blocks():

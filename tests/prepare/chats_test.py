@@ -122,11 +122,6 @@ def test_a_template_renders_as_chat_models_do():
   )
 
 
-def test_a_template_without_blocks_trains_by_what_a_message_adds():
-  found = pieces(CHAT, CHATML)
-  assert trained(found) == ["Hello.<|im_end|>", "4<|im_end|>"]
-
-
 def test_blocks_say_what_is_trained_on():
   found = pieces(CHAT, MARKED)
   assert trained(found) == ["Hello.<|im_end|>", "4<|im_end|>"]

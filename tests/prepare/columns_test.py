@@ -320,34 +320,6 @@ def test_the_order_of_columns_is_no_other_store(tmp_path, prepare):
     prepare(path, **options)
 
 
-@pytest.mark.parametrize(
-  ("options", "match"),
-  [
-    ({"column": ("q:uint8",)}, "--column` must not be given without"),
-    ({"ids_key": "i", "column": ("q",)}, "NAME:DTYPE"),
-    (
-      {"ids_key": "i", "tokenizer": tokenizers.TokenizerSpec(adds_eos=True)},
-      "--adds_eos` must not be given without --ids_key and --vocab_size",
-    ),
-    ({"ids_key": "i", "column": ("q:int64",)}, "int64"),
-    ({"ids_key": "i", "column": ("tokens:uint8",)}, "field of batches"),
-    ({"ids_key": "i", "column": ("q:uint8", "q:int8")}, "once"),
-    ({"document_column": ("q:uint8[2]",)}, "per"),
-    ({"ids_key": "i", "messages_key": "m"}, "--messages_key` must not"),
-    ({"ids_key": "i"}, "`--tokenizer` or `--vocab_size` must be given"),
-    (
-      {"document_column": ("q:uint8",), "format": "array_record"},
-      "--format` must be zarr with columns",
-    ),
-  ],
-)
-def test_options_that_contradict_each_other_are_refused(
-  tmp_path, prepare, options, match
-):
-  with pytest.raises(errors.PrepareError, match=match):
-    prepare(written(tmp_path, "jsonl"), **options)
-
-
 def test_the_command_reads_flags(tmp_path):
   path, out = written(tmp_path, "jsonl"), tmp_path / "out"
   flags = [f"--column={text}" for text in COLUMNS["column"]]

@@ -12,8 +12,11 @@ import pathlib
 import sysconfig
 
 from array_record.python import array_record_module
+import numpy as np
+import tokenizers as hf
 import zstandard
 
+from chomp_data import stores
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import records
@@ -117,6 +120,30 @@ def example(**features):
     kind = {bytes: "bytes", float: "float", int: "int64"}[type(values[0])]
     getattr(feature, f"{kind}_list").value.extend(values)
   return message.SerializeToString(deterministic=True)
+
+
+def bpe(texts, special=("<pad>", "</s>", "<s>"), size=320):
+  """A tiny byte-level BPE of the tokenizers library."""
+  tokenizer = hf.Tokenizer(hf.models.BPE())
+  tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = hf.decoders.ByteLevel()
+  trainer = hf.trainers.BpeTrainer(
+    vocab_size=size,
+    special_tokens=list(special),
+    initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(texts, trainer)
+  return tokenizer
+
+
+def trained_bytes(store, document):
+  """The bytes of a document, and those of them that are trained on."""
+  begin, length = store.bounds(np.asarray([document]))
+  tokens = stores.read_document(store, document).astype(np.uint8)
+  _, low, high, level = store.labels.runs(begin, length)
+  trained = np.repeat(store.labels.levels[level] > 0, high - low)
+  return tokens.tobytes(), tokens[trained].tobytes()
 
 
 def planned(path, part_bytes=2**40, options=None):

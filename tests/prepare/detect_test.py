@@ -9,7 +9,6 @@ import json
 import pickle
 import re
 import struct
-import sys
 import zipfile
 
 from array_record.python import array_record_module
@@ -22,7 +21,6 @@ from chomp_data.prepare import detect
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
 from chomp_data.prepare import records
-from chomp_data.testing import stores as testing_stores
 from tests.prepare import corpora
 
 TEXTS = {
@@ -117,11 +115,6 @@ def test_data_is_told_by_its_content(tmp_path, name, what, encoding_errors):
   assert "--on_error=skip" in error
 
 
-def test_this_interpreter_is_no_text(tmp_path):
-  (tmp_path / "python").symlink_to(sys.executable)
-  assert "got ELF." in sort_out(tmp_path)[1][0] or sys.platform != "linux"
-
-
 def test_tables_and_records_are_told_by_their_beginning(tmp_path):
   parquet = pytest.importorskip("pyarrow.parquet")
   arrow = pytest.importorskip("pyarrow")
@@ -169,13 +162,6 @@ def test_some_names_are_never_text(tmp_path, name, content):
   known, (error,) = sort_out(tmp_path)
   assert not known
   assert re.search(f"{name} must be .*, got .* by its name. ", error)
-
-
-def test_a_store_of_ours_is_no_text(tmp_path):
-  testing_stores.make_store(tmp_path / "store", [np.arange(9)])
-  known, refused = sort_out(tmp_path / "store")
-  assert not [name for name in known if "tokens/c" in name]
-  assert any("tokens/c" in error for error in refused)
 
 
 @pytest.mark.parametrize("offset", [0, 3, detect.HEAD_BYTES - 2])

@@ -85,21 +85,6 @@ def test_a_file_that_changes_is_looked_at_again(root, tmp_path, calls):
   assert (planned, pieces) == plan(root, "")
 
 
-def test_a_file_that_is_added_has_few_others_looked_at_again(
-  tmp_path, calls, monkeypatch
-):
-  root = tmp_path / "in"
-  root.mkdir()
-  for i in range(1_500):
-    (root / f"{i:04}.txt").write_text("a text")
-  plan(root, tmp_path / "work")
-  (root / "0007a.txt").write_text("another text")
-  calls.clear()
-  planned, pieces = plan(root, tmp_path / "work")
-  assert 0 < len(calls) < 600
-  assert (planned, pieces) == plan(root, "")
-
-
 def test_a_killed_run_with_overwrite_looks_at_no_file_again(
   root, tmp_path, calls
 ):

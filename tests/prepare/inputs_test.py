@@ -81,11 +81,6 @@ def test_excluded_files_are_left_out_by_name_or_path(root):
     inputs.discover([str(root)], ["*"])
 
 
-def test_where_output_goes_is_no_input(root):
-  found = inputs.discover([str(root)], [], skip=[str(root / "a")])
-  assert names(found)[0] == "b.txt"
-
-
 def test_patterns_that_match_nothing_are_all_named(root):
   with pytest.raises(errors.PrepareError) as caught:
     inputs.discover([f"{root}/*.md", f"{root}/*.txt", "nowhere"], [])

@@ -4,7 +4,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -20,7 +19,6 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import tables
-from tests import in_process
 from tests import laws
 from tests.prepare import corpora
 
@@ -105,28 +103,6 @@ def test_rows_without_an_id_are_called_by_their_number(tmp_path, kind):
   assert numbers == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_prepare_and_inspect_show_the_text_of_each_kind(
-  tmp_path, prepare, kind
-):
-  path = KINDS[kind](tmp_path)
-  store, _ = prepare(path, shard_bytes=200_000, chunk=2**16, workers=0)
-  assert store.num_documents == len(corpora.DOCUMENTS)
-  lengths = np.concatenate([own for _, own in store.iter_lengths()])
-  texts = [text.encode() for _, text in corpora.DOCUMENTS]
-  assert lengths.tolist() == [len(text) for text in texts]
-  shown = in_process.run_tool(
-    "inspect_batches",
-    "--config=packed:none",
-    f"--config.data.sources.stdlib.store={store.path}",
-    "--config.data.sources.stdlib.rows.kind=sequential",
-    "--rows=1",
-    check=True,
-  )
-  first = corpora.DOCUMENTS[0][1].partition("\n")[0]
-  assert first[:40] in shown.stdout
-
-
 def nested(path, **columns):
   own = path / "x.parquet"
   parquet.write_table(arrow.table(columns), str(own))
@@ -150,30 +126,6 @@ def test_dots_lead_into_structs_unless_a_column_is_called_so(tmp_path):
   assert [own[:2] for own in found] == [("u1", "one")]
   with pytest.raises(errors.BadInput, match=r"parquet:1 must have a string"):
     read(path, text_key="doc.body")
-
-
-def test_chats_of_a_table_are_those_of_lines(tmp_path, prepare):
-  chats = [
-    {
-      "id": f"c{i}",
-      "messages": [
-        {"role": "user", "content": f"é {i}"},
-        {"role": "assistant", "content": "yes"},
-      ],
-    }
-    for i in range(5)
-  ]
-  lines = [json.dumps(own) + "\n" for own in chats]
-  (tmp_path / "x.jsonl").write_text("".join(lines))
-  parquet.write_table(
-    arrow.Table.from_pylist(chats), str(tmp_path / "x.parquet")
-  )
-  made = [
-    prepare(tmp_path / name, output=f"{name}.out", messages_key="messages")[0]
-    for name in ("x.jsonl", "x.parquet")
-  ]
-  assert made[0].hash == made[1].hash
-  assert made[0].labels.has_runs
 
 
 def test_only_columns_that_are_needed_are_read(tmp_path, monkeypatch):

@@ -177,10 +177,11 @@ def test_text_is_measured_in_bytes(tmp_path):
   for size in (MIB // 4, MIB // 4 + 1):
     record = {"text": "\N{PILE OF POO}" * size}
     if size == MIB // 4:
-      assert len(records.document(record, "n", "w", OPTIONS).text) == size
+      (document,) = records.documents(record, "n", "w", OPTIONS)
+      assert len(document.text) == size
     else:
       with pytest.raises(errors.BadInput, match="w must be at most"):
-        records.document(record, "n", "w", OPTIONS)
+        list(records.documents(record, "n", "w", OPTIONS))
 
 
 @laws.examples(60)

@@ -9,7 +9,6 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
-from chomp_data import pipeline
 from chomp_data import stores
 from tests import in_process
 
@@ -55,12 +54,6 @@ def test_each_document_keeps_its_value(lines, prepare, workers, shard_bytes):
   stores.verify_store(store.path)
 
 
-def test_many_documents_keep_theirs_across_batches(lines, prepare):
-  records = [{"text": "x" * (i % 5), "n": i} for i in range(5_000)]
-  store, _ = prepare(lines(*records), meta_key="n", shard_bytes=2**20)
-  assert kept(store) == [str(i) for i in range(5_000) if i % 5]
-
-
 def test_a_missing_value_is_an_error_or_what_stands_for_it(lines, prepare):
   path = lines({"text": "a", "t": "x"}, {"text": "b"}, {"text": "c", "t": None})
   with pytest.raises(
@@ -100,69 +93,6 @@ def test_a_value_of_another_kind_is_named(tmp_path, prepare, value, match):
     prepare(path, meta_key="t", meta_default="")
 
 
-def test_the_key_is_one_of_the_options_of_a_store(lines, prepare):
-  path = lines(*LINES)
-  plain, _ = prepare(path)
-  assert "meta_key" not in plain.manifest.prepared
-  assert plain.opened.meta is None
-  with pytest.raises(
-    stores.StoreError, match="meta_key: None there, 'topic' asked for"
-  ):
-    prepare(path, meta_key="topic")
-  store, written = prepare(path, meta_key="topic", overwrite=True)
-  assert written
-  assert not prepare(path, meta_key="topic")[1]
-  assert store.hash != plain.hash
-  with pytest.raises(
-    stores.StoreError, match="meta_key: 'topic' there, None asked for"
-  ):
-    prepare(path)
-  again, _ = prepare(path, overwrite=True)
-  assert again.hash == plain.hash
-
-
-@pytest.mark.parametrize(
-  ("changes", "match"),
-  [
-    ({"meta_key": ""}, "--meta_key` must not be empty"),
-    ({"meta_default": ""}, "--meta_default` must not be given without"),
-  ],
-)
-def test_bad_options_are_named(lines, prepare, changes, match):
-  with pytest.raises(errors.PrepareError, match=match):
-    prepare(lines(*LINES), **changes)
-
-
-def test_the_tool_keeps_what_groups_of_splices_read(lines, tmp_path):
-  records = [
-    {"text": f"{i:02} {'words ' * 9}", "kind": kind}
-    for i, kind in enumerate(["law", "law", "code", "law"])
-  ]
-  done = in_process.run_tool(
-    "prepare",
-    f"--input={lines(*records)}",
-    f"--output={tmp_path / 'store'}",
-    "--meta_key=kind",
-  )
-  assert done.returncode == 0, done.stderr
-  rows = {
-    "kind": "multi_splice",
-    "num_docs": None,
-    "doc_select_mode": "first",
-    "group_by_meta": True,
-    "group_weights": {"code": 2},
-    "epoch_length": 45,
-  }
-  pipe = pipeline.build(
-    {
-      "seq_len": 16,
-      "global_batch_size": 5,
-      "sources": {"text": {"store": str(tmp_path / "store"), "rows": rows}},
-    }
-  )
-  assert pipe.sources["text"].quotas().tolist() == [5, 5, 30, 5]
-
-
 def test_several_fields_are_kept_and_select_and_group(lines, prepare):
   """One string in the store, so that whatever copies it copies them all."""
   path = lines(
@@ -199,20 +129,6 @@ def test_a_missing_field_is_an_error_or_what_stands_for_it(lines, prepare):
     prepare(path, meta_keys=("t", "u"))
   store, _ = prepare(path, meta_keys=("t", "u"), meta_default="-")
   assert kept(store) == ['{"t":"x","u":"y"}', '{"t":"z","u":"-"}']
-
-
-@pytest.mark.parametrize(
-  ("options", "match"),
-  [
-    ({"meta_keys": ("a", "a")}, "`--meta_keys` must be distinct.*'a,a'"),
-    ({"meta_keys": ("a", "")}, "`--meta_keys` must be distinct.*'a,'"),
-    ({"meta_keys": ("a",), "meta_key": "b"}, "must not both be given.*'b'"),
-    ({"meta_keys": ("a",), "format": "array_record"}, "`--meta_keys` must not"),
-  ],
-)
-def test_keys_that_cannot_be_are_refused(lines, prepare, options, match):
-  with pytest.raises(errors.PrepareError, match=match):
-    prepare(lines({"text": "x", "a": "1", "b": "2"}), **options)
 
 
 def test_fields_survive_a_merge_and_a_split(lines, prepare, tmp_path):

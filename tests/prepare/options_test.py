@@ -15,7 +15,6 @@ from chomp_data.prepare import option_fields
 from chomp_data.prepare import options as options_lib
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
-from tests import in_process
 
 FLAGS = """
 adds_bos adds_eos allow_open_turns bos_id bos_token chat_template chosen_key
@@ -99,36 +98,6 @@ def test_every_option_has_its_flag_and_a_sentence_on_the_page():
   assert sorted(names) == FLAGS.split()
 
 
-@pytest.mark.parametrize(
-  ("changes", "problem"),
-  [
-    ({"workers": -1}, "`--workers` must be a whole number of at least 0, got"),
-    (
-      {"format": "csv"},
-      "`--format` must be one of 'zarr', 'array_record', got",
-    ),
-    ({"weight_key": ""}, "`--weight_key` must not be empty, got ''. Give one."),
-    (
-      {"max_document_bytes": 0},
-      "`--max_document_bytes` must be a whole number",
-    ),
-  ],
-)
-def test_a_value_that_a_rule_does_not_accept_names_the_flag(changes, problem):
-  options = options_lib.Options((), "", **changes)
-  with pytest.raises(errors.PrepareError) as caught:
-    options_lib.check(options, has_output=False)
-  assert problem in str(caught.value)
-
-
-def test_a_preview_of_no_document_is_refused(tmp_path):
-  done = in_process.run_tool("prepare", f"--input={tmp_path}", "--preview=0")
-  assert done.returncode == 1
-  assert "`--preview` must be a whole number of at least 1, got 0." in (
-    done.stderr
-  )
-
-
 def test_the_identity_of_records_has_its_keys_in_the_order_of_older_stores():
   keys = list(
     options_lib.identity(
@@ -146,3 +115,72 @@ def test_the_identity_of_records_has_its_keys_in_the_order_of_older_stores():
     "shard_bytes",
     "format",
   ]
+
+
+PAIRS = {"chosen_key": "c", "rejected_key": "r"}
+NO_FIT = [
+  ({"workers": -1}, "`--workers` must be a whole number of at least 0, got"),
+  ({"format": "csv"}, "`--format` must be one of 'zarr', 'array_record', got"),
+  ({"weight_key": ""}, "`--weight_key` must not be empty, got ''. Give one."),
+  ({"max_document_bytes": 0}, "`--max_document_bytes` must be a whole number"),
+  ({"duplicates": "maybe"}, "`--duplicates` must be one of"),
+  ({"engine": "spark"}, "'pool', 'beam', got 'spark'"),
+  ({"meta_key": ""}, "--meta_key` must not be empty"),
+  ({"meta_default": ""}, "--meta_default` must not be given without"),
+  ({"meta_keys": ("a", "a")}, "`--meta_keys` must be distinct.*'a,a'"),
+  ({"meta_keys": ("a", "")}, "`--meta_keys` must be distinct.*'a,'"),
+  ({"meta_keys": ("a",), "meta_key": "b"}, "must not both be given.*'b'"),
+  ({"meta_keys": ("a",), "format": "array_record"}, "`--meta_keys` must not"),
+  ({"weight_key": "w", "format": "array_record"}, "`--weight_key` must not be"),
+  ({"chosen_key": "c"}, "`--chosen_key` and `--rejected_key` must be"),
+  ({**PAIRS, "messages_key": "m"}, "`--messages_key` must not be given"),
+  ({**PAIRS, "completion_key": "c"}, "`--completion_key` must not be given"),
+  (
+    {**PAIRS, "chat": chats.ChatOptions(turns="each")},
+    "--turns` must be left",
+  ),
+  (
+    {**PAIRS, "format": "array_record"},
+    "--chosen_key` must not be given",
+  ),
+  ({"prompt_key": "q"}, "--completion_key` must be given together"),
+  (
+    {"messages_key": "m", "prompt_key": "q", "completion_key": "a"},
+    "must not be given with --messages_key",
+  ),
+  (
+    {"chat": chats.ChatOptions(turns="each")},
+    "--turns` must be given with --messages",
+  ),
+  (
+    {"messages_key": "m", "chat": chats.ChatOptions(parse_arguments=True)},
+    "--chat_template",
+  ),
+  (
+    {"messages_key": "m", "chat": chats.ChatOptions(template_kwargs="1")},
+    "JSON object",
+  ),
+  ({"column": ("q:uint8",)}, "--column` must not be given without"),
+  ({"ids_key": "i", "column": ("q",)}, "NAME:DTYPE"),
+  (
+    {"ids_key": "i", "tokenizer": tokenizers.TokenizerSpec(adds_eos=True)},
+    "--adds_eos` must not be given without --ids_key and --vocab_size",
+  ),
+  ({"ids_key": "i", "column": ("q:int64",)}, "int64"),
+  ({"ids_key": "i", "column": ("tokens:uint8",)}, "field of batches"),
+  ({"ids_key": "i", "column": ("q:uint8", "q:int8")}, "once"),
+  ({"document_column": ("q:uint8[2]",)}, "per"),
+  ({"ids_key": "i", "messages_key": "m"}, "--messages_key` must not"),
+  ({"ids_key": "i"}, "`--tokenizer` or `--vocab_size` must be given"),
+  (
+    {"document_column": ("q:uint8",), "format": "array_record"},
+    "--format` must be zarr with columns",
+  ),
+]
+
+
+@pytest.mark.parametrize(("changes", "match"), NO_FIT)
+def test_options_that_do_not_fit_are_named(changes, match):
+  options = options_lib.Options((), "", **changes)
+  with pytest.raises(errors.PrepareError, match=match):
+    options_lib.check(options, has_output=False)

@@ -4,7 +4,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from chomp_data import errors
@@ -13,6 +12,7 @@ from chomp_data.prepare import chats
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from tests import in_process
+from tests.prepare import corpora
 
 KEYS = {"chosen_key": "chosen", "rejected_key": "rejected"}
 
@@ -34,14 +34,7 @@ def prepare(tmp_path):
 
 def texts(store):
   """Returns (text, text that is trained on) of each document."""
-  out = []
-  for document in range(store.num_documents):
-    tokens = stores.read_document(store, document)
-    begin, length = store.bounds(np.asarray([document]))
-    _, low, high, level = store.labels.runs(begin, length)
-    labels = np.repeat(level > 0, high - low)
-    out.append((bytes(tokens.tolist()), bytes(tokens[labels].tolist())))
-  return out
+  return [corpora.trained_bytes(store, i) for i in range(store.num_documents)]
 
 
 def message(role, content):
@@ -185,21 +178,6 @@ def test_duplicates_and_filters_count_pairs(prepare, monkeypatch, tmp_path):
   )
   assert [text for text, _ in texts(store)] == [b"yes", b"never"]
   assert store.manifest.prepared["skipped"]["reasons"] == {"short": 1}
-
-
-@pytest.mark.parametrize(
-  ("options", "match"),
-  [
-    ({"rejected_key": None}, "`--chosen_key` and `--rejected_key` must be"),
-    ({"messages_key": "m"}, "`--messages_key` must not be given"),
-    ({"completion_key": "c"}, "`--completion_key` must not be given"),
-    ({"chat": chats.ChatOptions(turns="each")}, "`--turns` must be left out"),
-    ({"format": "array_record"}, "`--chosen_key` must not be given with"),
-  ],
-)
-def test_options_that_do_not_fit_are_named(prepare, options, match):
-  with pytest.raises(errors.PrepareError, match=match):
-    prepare([{"chosen": "a", "rejected": "b"}], **options)
 
 
 def test_parts_and_workers_keep_halves_together(prepare):

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import pickle
 import re
 
 import hypothesis
@@ -302,29 +301,6 @@ def test_text_that_is_no_utf8_is_named_with_its_offset(tmp_path):
   assert raw[0][1] == b"abc\xe9def"
 
 
-def test_skipped_lines_are_counted_and_the_rest_is_read(path):
-  bad = [b"{", b"[]", b'{"tekst": ""}', b'{"text": 1}', b'{"text": "\xff"}']
-  good = b'{"text": "fine"}'
-  write(path, b"\n".join([good, *bad * 3, b"", good]))
-  skipped = rejections.Rejections()
-  found = [d.name for d in readers.documents(whole(path), OPTIONS, skipped)]
-  assert found == [f"{path.name}:1", f"{path.name}:18"]
-  assert (skipped.files, skipped.lines) == (0, 15)
-  assert [one.split()[0] for one in skipped.first] == [
-    f"{path.name}:{i}" for i in range(2, 12)
-  ]
-  assert skipped.first[2].endswith(
-    ":4 must have the key 'text', got ['tekst']."
-  )
-
-
-def test_errors_of_inputs_come_back_from_workers():
-  error = errors.BadInput("x:1", "must be fine, got worse.", "Correct it.")
-  again = pickle.loads(pickle.dumps(error))
-  assert str(again) == "x:1 must be fine, got worse. Correct it."
-  assert again.problem == error.problem
-
-
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
 @pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
 def test_of_a_truncated_archive_the_lines_before_its_end_are_read(
@@ -389,18 +365,6 @@ def test_joined_archives_are_read_to_the_end(tmp_path):
     out.write(line * 5)
   (tmp_path / "x.jsonl.zst").write_bytes(buffer.getvalue())
   assert len(read(tmp_path / "x.jsonl.zst")) == 5
-
-
-def test_a_file_that_changes_or_goes_is_an_error(tmp_path):
-  path = write(tmp_path / "x.jsonl", b'{"text": "a"}\n')
-  piece = whole(path)
-  with open(path, "ab") as out:
-    out.write(b'{"text": "b"}\n')
-  with pytest.raises(errors.PrepareError, match="must not change"):
-    list(readers.documents(piece, OPTIONS))
-  os.unlink(path)
-  with pytest.raises(errors.PrepareError, match="No such file"):
-    list(readers.documents(piece, OPTIONS))
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare: the same store however it is made, interrupted or repeated."""
 
-import functools
 import gzip
 import hashlib
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import sysconfig
 import time
 
 import pytest
@@ -21,13 +18,9 @@ from chomp_data import stores
 from chomp_data.prepare import engines
 from chomp_data.prepare import lazy
 from chomp_data.prepare import parts
-from chomp_data.prepare import progress
 from chomp_data.prepare import run
-from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
 from chomp_data.storage import publish
-
-STDLIB = sysconfig.get_path("stdlib")
 
 
 def digest(path):
@@ -80,18 +73,6 @@ def test_the_size_of_input_shards_changes_no_document(corpus, prepare):
     for size in (1, 16, 2**25)
   }
   assert len(hashes) == 1
-
-
-def test_real_text_round_trips(tmp_path, prepare):
-  store, _ = prepare(
-    f"{STDLIB}/[a-c]*.py", shard_bytes=2**17, chunk=2**12, workers=2
-  )
-  files = sorted(pathlib.Path(STDLIB).glob("[a-c]*.py"))
-  assert store.num_documents == len(files) > 10
-  for i, file in enumerate(files):
-    assert store.document_ids([i])[0] == file.name
-    got = stores.read_document(store, i).astype("uint8").tobytes()
-    assert got == file.read_bytes()
 
 
 def test_a_second_run_has_nothing_to_do(corpus, prepare, tmp_path):
@@ -225,40 +206,6 @@ def test_bad_inputs_are_skipped_on_request_and_counted_the_same(
   assert "byte 0xe9 at offset 131072" in skipped[0]["first"][1]
 
 
-def test_stores_with_skipped_inputs_are_the_same_bytes(
-  corpus, prepare, tmp_path
-):
-  _spoil(corpus)
-  digests = set()
-  for workers in (0, 1, 3):
-    prepare(corpus, output=f"out{workers}", workers=workers, on_error="skip")
-    digests.add(digest(tmp_path / f"out{workers}"))
-  assert len(digests) == 1
-
-
-def test_a_run_that_skips_goes_on_and_has_nothing_to_do(
-  corpus, prepare, tmp_path, monkeypatch
-):
-  _spoil(corpus)
-  prepare(corpus, output="clean", on_error="skip")
-
-  def stop(progress):
-    if progress.stage == "write":
-      raise RuntimeError("stopped before the parts are joined")
-
-  with pytest.raises(RuntimeError, match="stopped"):
-    prepare(corpus, on_error="skip", report=stop)
-  monkeypatch.setattr(parts, "make_part", None)
-  assert prepare(corpus, on_error="skip")[1]
-  assert digest(tmp_path / "out") == digest(tmp_path / "clean")
-  assert not prepare(corpus, on_error="skip")[1]
-  with pytest.raises(errors.PrepareError, match="got Parquet"):
-    prepare(corpus)
-  (corpus / "another.png").write_bytes(b"\x89PNG")
-  with pytest.raises(stores.StoreError, match=r"inputs: .*'files': "):
-    prepare(corpus, on_error="skip")
-
-
 def test_a_store_that_skipped_is_none_of_a_run_that_does_not(corpus, prepare):
   plain, _ = prepare(corpus, output="plain")
   assert not {"skipped", "on_error"} & set(plain.manifest.prepared)
@@ -289,16 +236,6 @@ def test_what_is_skipped_depends_not_on_permissions(corpus, prepare):
     pytest.skip("this user may read all")
   with pytest.raises(errors.PrepareError, match=r"a\.txt must be readable"):
     prepare(corpus, on_error="skip")
-
-
-def test_bytes_that_are_no_utf8_are_taken_on_request_only(corpus, prepare):
-  (corpus / "late.txt").write_bytes(b"a" * 2**17 + b"\xe9")
-  with pytest.raises(
-    errors.PrepareError, match=r"late\.txt must be UTF-8.*offset 131072"
-  ):
-    prepare(corpus)
-  store, _ = prepare(corpus / "late.txt", encoding_errors="replace")
-  assert stores.read_document(store, 0)[-1] == 0xE9
 
 
 def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):
@@ -352,22 +289,6 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path):
       shutil.rmtree(tmp_path / "out")
 
 
-def test_a_part_altered_while_parts_are_joined_is_noticed(
-  corpus, prepare, tmp_path, monkeypatch
-):
-  write_shard = shards.write_shard
-
-  def alter(task):
-    for file in (tmp_path / "out.partial" / "parts").glob("*.part/*"):
-      file.write_bytes(b"?" + file.read_bytes()[1:])
-    return write_shard(task)
-
-  monkeypatch.setattr(shards, "write_shard", alter)
-  with pytest.raises(errors.PrepareError, match=r"out\.partial and run again"):
-    prepare(corpus)
-  assert not (tmp_path / "out").exists()
-
-
 def test_the_second_of_two_runs_is_refused(corpus, prepare, tmp_path):
   with (
     publish.lock(tmp_path / "out"),
@@ -391,50 +312,6 @@ def _alive(pid):
     return False
 
 
-_RUN = """
-import sys
-from chomp_data.prepare import run
-from chomp_data.prepare import shards
-options = run.Options(
-  (sys.argv[1],), sys.argv[2], workers=2, shard_bytes=12_000)
-run.prepare(options)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-  "kills", [(0, 30), pytest.param((0, 5, 30, 70), marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_a_killed_run_leaves_no_worker_and_goes_on(tmp_path, kills):
-  for i in range(150):
-    (tmp_path / f"{i:03}.jsonl").write_text('{"text": "some words"}\n' * 500)
-  inputs = f"{tmp_path}/*.jsonl"
-  parts_made = tmp_path / "out.partial" / "parts"
-
-  def command(output):
-    return [sys.executable, "-c", _RUN, inputs, str(tmp_path / output)]
-
-  def reached(process, num_parts):
-    # Two workers, and multiprocessing's own tracker.
-    return process.poll() is not None or (
-      len(child_processes(process.pid)) >= 3
-      and len(list(parts_made.glob("*.json"))) >= num_parts
-    )
-
-  subprocess.run(command("clean"), check=True)
-  for num_parts in kills:
-    process = subprocess.Popen(command("out"))
-    assert wait_for(functools.partial(reached, process, num_parts), 60)
-    children = child_processes(process.pid)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, "it was done before it was killed"
-    assert wait_for(functools.partial(all_ended, children), 5)
-  subprocess.run(command("out"), check=True)
-  assert digest(tmp_path / "out") == digest(tmp_path / "clean")
-  assert not (tmp_path / "out.partial").exists()
-
-
 def all_ended(pids):
   return not any(map(_alive, pids))
 
@@ -453,15 +330,6 @@ def _die(task):
 def test_a_worker_that_dies_is_an_error():
   with pytest.raises(errors.PrepareError, match="--workers=2 died"):
     list(engines.Pool(2).run(_die, [3, 3, 3]))
-
-
-def test_results_carry_the_number_of_their_task():
-  tasks = [-3, 5, -7, 9]
-  for workers in (0, 2):
-    engine = engines.Pool(workers)
-    for _ in range(2):
-      assert dict(engine.run(abs, tasks)) == {0: 3, 1: 5, 2: 7, 3: 9}
-    engine.close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -489,24 +357,6 @@ print(*sys.modules)"""
   heavy = {"jax", "absl", "grain", "tensorstore", "rich", "pyarrow", "tqdm"}
   heavy |= {"array_record", "jinja2", "tokenizers", "ml_collections", "asyncio"}
   assert not heavy & set(ended.stdout.split())
-
-
-def _reach(task):
-  for done in range(0, task + 1, 10):
-    progress.report(done, done // 10)
-    time.sleep(0.2)
-  return task
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_progress_is_told_from_within_a_task(workers):
-  told = []
-  engine = engines.Pool(workers)
-  tell = lambda *reached: told.append(reached)  # noqa: E731
-  assert len(list(engine.run(_reach, [60] * workers, tell))) == workers
-  engine.close()
-  assert any(0 < reached < 60 * workers for reached, _ in told), told
-  assert any(0 < documents < 6 * workers for _, documents in told), told
 
 
 def test_progress_of_one_part_is_told_by_bytes(tmp_path):

@@ -17,7 +17,6 @@ from chomp_data.prepare import run_tokenizer
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import training
 from chomp_data.stores import base as store_base
-from tests import in_process
 
 BPE = run_tokenizer.TrainOptions("bpe", 300)
 
@@ -173,50 +172,3 @@ def test_a_tokenizer_that_changes_under_a_store_is_an_error(
   # It is begun anew, and goes on as any other.
   store, _ = prepare(lines, tokenizer=spec, shard_bytes=1_000)
   assert store_base.tokenizer_file(store) == file.read_bytes()
-
-
-def test_special_tokens_named_otherwise_are_another_tokenizer(
-  lines, prepare, tmp_path, monkeypatch
-):
-  store, _ = prepare(lines, train=BPE, output="first")
-  path = os.path.join(store.path, "tokenizer.json")
-  with monkeypatch.context() as patch:
-    interrupt(patch, 2)
-    with pytest.raises(Killed):
-      prepare(
-        lines, tokenizer=tokenizers.TokenizerSpec(path), shard_bytes=1_000
-      )
-  spec = tokenizers.TokenizerSpec(path, eos_token="<|pad|>")
-  with pytest.raises(errors.PrepareError, match=r"eos_id 1.*eos_id 0"):
-    prepare(lines, tokenizer=spec, shard_bytes=1_000)
-
-
-@pytest.mark.parametrize(
-  ("flags", "match"),
-  [
-    (["--train_tokenizer=bpe"], "`--vocab_size` must be at least 259"),
-    (["--train_tokenizer=bpe", "--vocab_size=258"], "got 258"),
-    (["--vocab_size=300"], "--train_tokenizer only, got 300"),
-    (
-      ["--train_tokenizer=bpe", "--vocab_size=300", "--tokenizer=a.json"],
-      "`--tokenizer` must not be given",
-    ),
-  ],
-)
-def test_flags_that_do_not_fit_are_one_line(lines, tmp_path, flags, match):
-  done = in_process.run_tool(
-    "prepare", f"--input={lines}", f"--output={tmp_path / 'out'}", *flags
-  )
-  assert done.returncode == 1
-  (line,) = done.stderr.splitlines()
-  assert line.startswith("error: ")
-  assert match in line
-
-
-def test_the_tool_trains(lines, tmp_path):
-  done = in_process.run_tool(
-    "prepare", f"--input={lines}", f"--output={tmp_path / 'out'}",
-    "--train_tokenizer=bpe", "--vocab_size=280", check=True,
-  )  # fmt: skip
-  assert "documents" in done.stdout
-  assert (tmp_path / "out" / "tokenizer.json").exists()

@@ -3,6 +3,7 @@
 """Tokenizers of every kind: found by content, kept in stores, covering text."""
 
 import base64
+import hashlib
 import io
 import sys
 
@@ -10,7 +11,6 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-import tokenizers as hf
 
 from chomp_data import errors
 from chomp_data import stores
@@ -18,26 +18,13 @@ from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import kinds
 from chomp_data.prepare.tokenizers import tiktoken_ranks
 from tests import laws
+from tests.prepare import corpora
 
 TEXTS = [
   "the cat sat on the mat\n", "a cat and a hat\n\n", "le chat était là",
   "日本語 🎉 the hat",
 ]  # fmt: skip
 PATTERN = r"\s?\p{L}+|\p{N}+|\s+|[^\s\p{L}\p{N}]+"
-
-
-def make_huggingface():
-  tokenizer = hf.Tokenizer(hf.models.BPE())
-  tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.decoder = hf.decoders.ByteLevel()
-  trainer = hf.trainers.BpeTrainer(
-    vocab_size=320,
-    special_tokens=["<pad>", "</s>", "<s>"],
-    initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
-    show_progress=False,
-  )
-  tokenizer.train_from_iterator(TEXTS, trainer)
-  return tokenizer.to_str().encode()
 
 
 def make_sentencepiece():
@@ -75,7 +62,7 @@ def make(kind, folder, **changes):
     return tokenizers.make_tokenizer(tokenizers.TokenizerSpec())
   path = folder / f"{kind}.bin"
   if kind == "huggingface":
-    path.write_bytes(make_huggingface())
+    path.write_bytes(corpora.bpe(TEXTS).to_str().encode())
   elif kind == "sentencepiece":
     path.write_bytes(make_sentencepiece())
   else:
@@ -269,33 +256,13 @@ def test_known_ranks_need_nothing_told(tmp_path, monkeypatch):
   pytest.importorskip("tiktoken")
   path = tmp_path / "known"
   path.write_bytes(rank_file())
-  digest = "1b" * 32
-  monkeypatch.setattr(
-    tiktoken_ranks.hashlib, "sha256", _Digest(digest, path.read_bytes())
-  )
-  monkeypatch.setitem(
-    tiktoken_ranks.KNOWN, digest, ("cl100k_base", {"<|endoftext|>": 300})
-  )
+  digest = hashlib.sha256(rank_file()).hexdigest()
+  known = ("cl100k_base", {"<|endoftext|>": 300})
+  monkeypatch.setitem(tiktoken_ranks.KNOWN, digest, known)
   made = tokenizers.make_tokenizer(
     tokenizers.TokenizerSpec(str(path), special_tokens=("<|pad|>",))
   )
   assert (made.info.eos_id, made.info.pad_id) == (300, 301)
-
-
-class _Digest:
-  """SHA-256, but for one file's."""
-
-  def __init__(self, digest, data):
-    self.digest, self.data = digest, data
-    self.real = tiktoken_ranks.hashlib.sha256
-
-  def __call__(self, data):
-    if data != self.data:
-      return self.real(data)
-    return self
-
-  def hexdigest(self):
-    return self.digest
 
 
 @pytest.mark.parametrize(
@@ -348,7 +315,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 def test_a_file_that_changes_is_read_again(tmp_path):
   path = tmp_path / "file"
-  path.write_bytes(make_huggingface())
+  path.write_bytes(corpora.bpe(TEXTS).to_str().encode())
   spec = tokenizers.TokenizerSpec(str(path))
   first = tokenizers.make_tokenizer(spec)
   assert tokenizers.make_tokenizer(spec) is first

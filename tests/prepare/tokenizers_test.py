@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers: bytes as they are, and files of Hugging Face."""
 
-import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 import tokenizers as hf
@@ -12,6 +10,7 @@ from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
 from chomp_data.testing import stores as testing_stores
+from tests.prepare import corpora
 
 BYTES = tokenizers.make_tokenizer(tokenizers.TokenizerSpec())
 TEXTS = ["the cat sat on the mat", "a cat and a hat", "le chat était là"]
@@ -19,16 +18,7 @@ TEXTS = ["the cat sat on the mat", "a cat and a hat", "le chat était là"]
 
 def train(path, special=("<pad>", "</s>", "<s>")):
   """Trains a tiny byte-level BPE."""
-  tokenizer = hf.Tokenizer(hf.models.BPE())
-  tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.decoder = hf.decoders.ByteLevel()
-  trainer = hf.trainers.BpeTrainer(
-    vocab_size=320,
-    special_tokens=list(special),
-    initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
-    show_progress=False,
-  )
-  tokenizer.train_from_iterator(TEXTS, trainer)
+  tokenizer = corpora.bpe(TEXTS, special)
   # What models set, and documents must not meet.
   tokenizer.enable_truncation(4)
   tokenizer.enable_padding(length=50)
@@ -38,15 +28,6 @@ def train(path, special=("<pad>", "</s>", "<s>")):
     )
   tokenizer.save(str(path))
   return path
-
-
-@hypothesis.given(st.text())
-def test_bytes_round_trip(text):
-  tokenizer = BYTES
-  ids = tokenizer.encode_batch([text]).tokens
-  assert ids.tolist() == list(text.encode("utf-8", "surrogatepass"))
-  assert ids.dtype == np.uint8
-  assert tokenizer.decode(ids) == text
 
 
 def split(encoded):
@@ -126,24 +107,6 @@ def test_the_vocabulary_ends_at_the_largest_id(tmp_path):
   assert tokens.tolist() == [0, 70_000, 1, 70_000]
   assert lengths.tolist() == [3, 1]
   assert tokens.dtype == np.uint32
-
-
-def test_a_store_gives_its_tokenizer_back(tmp_path, corpus, prepare):
-  path = train(tmp_path / "tokenizer.json", ["<|fill|>"])
-  spec = tokenizers.TokenizerSpec(str(path), "<|fill|>")
-  store, _ = prepare(corpus, tokenizer=spec)
-  path.unlink()
-  loaded = tokenizers.load_tokenizer(store)
-  assert loaded.info == store.opened.tokenizer
-  assert loaded.info.pad_id == 0
-  texts = {
-    store.document_ids([i])[0]: loaded.decode(stores.read_document(store, i))
-    for i in range(store.num_documents)
-  }
-  assert texts["deep/er/c.txt"] == "日本語 🎉"
-  store, _ = prepare(corpus, output="bytes")
-  loaded = tokenizers.load_tokenizer(store)
-  assert loaded.decode(stores.read_document(store, 0)).startswith("première")
 
 
 def test_an_altered_tokenizer_in_a_store_is_refused(tmp_path, corpus, prepare):

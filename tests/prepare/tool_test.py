@@ -13,7 +13,9 @@ import pytest
 
 from chomp_data import stores
 from tests import in_process
+from tests.prepare import options_test
 
+IN = ("--input=Makefile", "--output=x")
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
 
 
@@ -135,6 +137,18 @@ def test_tables_of_text_are_no_documents_unless_beside_others(tmp_path):
     (["--input=x", "--output=x", "--txt_key=t"], "Did you mean: text_key"),
     (["--input=Makefile", "--output=x", "--workers=-1"], "at least 0, got -1"),
     (["--input=Makefile", "--output=x", "--text_key="], "not be empty, got ''"),
+    (["--input=Makefile"], "`--output` must be given, got none"),
+    ([*IN, "--train_tokenizer=bpe"], "`--vocab_size` must be at least 259"),
+    ([*IN, "--train_tokenizer=bpe", "--vocab_size=258"], "got 258"),
+    ([*IN, "--vocab_size=300"], "--train_tokenizer only, got 300"),
+    (
+      [*IN, "--train_tokenizer=bpe", "--vocab_size=300", "--tokenizer=a.json"],
+      "`--tokenizer` must not be given",
+    ),
+    ([*IN, "--chat_template=nowhere.jinja"], "nowhere.jinja"),
+    ([*IN, "--messages_key=m", "--message_keys=a"], "NAME=NAME"),
+    ([*IN, "--preview=2", "--duplicates=drop"], "must not be given with"),
+    ([*IN, "--preview=0"], "must be a whole number of at least 1, got 0."),
   ],
 )
 def test_a_wrong_call_says_what_is_wrong_in_one_line(flags, match):
@@ -150,21 +164,7 @@ def test_help_explains_every_flag_in_a_sentence():
   text = in_process.run_tool("prepare", "--help").stdout
   assert "tools/prepare.py --input=" in text
   flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
-  assert {name for name, _ in flags} == {
-    "input", "exclude", "output", "tokenizer", "text_key", "id_key",
-    "meta_key", "meta_keys", "meta_default", "engine", "format", "workers",
-    "compression", "encoding_errors",
-    "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
-    "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
-    "max_document_bytes", "filter", "duplicates",
-    "messages_key", "chat_template", "prompt_key", "completion_key",
-    "chosen_key", "rejected_key", "weight_key", "preview",
-    "message_keys", "message_roles", "tools_key",
-    "template_kwargs", "template_kwargs_key", "parse_arguments", "turns",
-    "allow_open_turns",
-    "ids_key", "column", "document_column", "bos_id", "eos_id", "pad_id",
-    "adds_bos", "adds_eos",
-  }  # fmt: skip
+  assert sorted(name for name, _ in flags) == options_test.FLAGS.split()
   for name, sentence in flags:
     own = re.sub(r"^<[\w|]+>: |\n    \((default|an?\b).*", "", sentence)
     own = re.sub(r";\s+repeat this option .*", ".", own)

@@ -172,10 +172,6 @@ def ends_of(file: InputFile) -> Iterator[Any]:
 def with_version(file: InputFile, ends: Any) -> InputFile:
   """Returns a file with the version of what was read of it.
 
-  Args:
-    file: As it was listed.
-    ends: What `ends_of` yielded for it.
-
   Raises:
     PrepareError: If it has another size than when it was listed.
   """

@@ -20,10 +20,6 @@ NAMES = (_STATE, _SPLITS)
 def files_of(folder: str, names: Sequence[str]) -> list[str] | None:
   """Returns the names of the files of a directory of `save_to_disk`.
 
-  Args:
-    folder: The directory.
-    names: Of all that is in it.
-
   Returns:
     The files that hold rows, or None if it is no such directory.
 

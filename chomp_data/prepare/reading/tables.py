@@ -50,11 +50,6 @@ def unreadable(path: str, kind: str, error: Exception) -> errors.BadInput:
 def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   """Checks that rows have what documents need.
 
-  Args:
-    path: The file, for messages.
-    schema: pyarrow.Schema of its rows.
-    options: How documents are read.
-
   Raises:
     BadInput: If a column is missing.
   """
@@ -84,12 +79,6 @@ def numbered(
   batch: Any, first: int, options: records.ReadOptions, where: str
 ) -> Iterator[base.Numbered]:
   """Yields the rows of a record batch.
-
-  Args:
-    batch: pyarrow.RecordBatch.
-    first: The number of its first row.
-    options: What is looked for in rows.
-    where: The file's path, for messages.
 
   Raises:
     BadInput: If the batch contradicts itself.
@@ -139,11 +128,6 @@ def _record(
 
 def _values(batch: Any, key: str, as_bytes: bool) -> list[Any]:
   """Returns what rows have under a key.
-
-  Args:
-    batch: The rows.
-    key: The key.
-    as_bytes: Whether strings are not decoded.
 
   Returns:
     The values; of a string that is no UTF-8 its bytes, and of such a one deeper

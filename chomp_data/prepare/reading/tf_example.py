@@ -70,9 +70,6 @@ def is_example(data: bytes) -> bool:
 def parse(data: bytes) -> dict[str, Any]:
   """Returns the features of an Example by name.
 
-  Args:
-    data: The serialized message.
-
   Returns:
     Of each feature its value, bytes, float or int; a list of them unless it is
     one; None where it has none.

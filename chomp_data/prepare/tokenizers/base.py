@@ -164,14 +164,7 @@ def concatenated(arrays: Sequence[np.ndarray], dtype: np.dtype) -> Encoded:
 def info_of(
   kind: str, file: bytes, vocab_size: int, ids: Mapping[str, int | None]
 ) -> stores.TokenizerInfo:
-  """Returns what a store keeps of a tokenizer.
-
-  Args:
-    kind: A key of `kinds.FILES`.
-    file: Its content.
-    vocab_size: One more than the highest id.
-    ids: Of 'pad', 'eos' and 'bos'.
-  """
+  """Returns what a store keeps of a tokenizer."""
   return stores.TokenizerInfo(
     kind=kind,
     sha256=hashlib.sha256(file).hexdigest(),

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 import functools
 import pathlib
+from typing import Any
 
 from chomp_data import errors
 from chomp_data import stores
@@ -19,18 +20,12 @@ from chomp_data.storage import opening
 BYTE = "byte"
 _HUGGINGFACE_FILE = "tokenizer.json"
 
-# By the kind that a store names: (whether a file is one, its class), tried in
-# this order: the JSON of tiktoken is an object, too. A class takes the content
-# of the file and where it came from, with the names of special tokens. It
-# raises PrepareError if the file is damaged or lacks a token that is named, or
-# if the library is not installed.
-FILES: dict[
-  str,
-  tuple[
-    Callable[[bytes], bool],
-    Callable[[bytes, base.TokenizerSpec], base.Tokenizer],
-  ],
-] = {
+# By the kind that a store names: a module's `matches` says whether a file is
+# one. They are tried in this order: the JSON of tiktoken is an object, too. A
+# class takes the content of the file and where it came from, with the names of
+# special tokens. It raises PrepareError if the file is damaged or lacks a token
+# that is named, or if the library is not installed.
+FILES: dict[str, tuple[Callable[[bytes], bool], Callable[..., Any]]] = {
   "tiktoken": (tiktoken_ranks.matches, tiktoken_ranks.TiktokenTokenizer),
   "huggingface": (huggingface.matches, huggingface.HuggingFaceTokenizer),
   "sentencepiece": (
@@ -42,9 +37,6 @@ FILES: dict[
 
 def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
   """Makes a tokenizer; a process makes each only once while it is the same.
-
-  Args:
-    spec: Which.
 
   Returns:
     The tokenizer.
