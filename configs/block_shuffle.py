@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Four shuffles of one corpus: what does cheap reading cost a model?
 
-    python tools/train.py --config=configs/block_shuffle.py:block_k8 \\
+    chomp-train --config=configs/block_shuffle.py:block_k8 \\
       --workdir=runs/block_k8
-    python tools/train.py --config=configs/block_shuffle.py:full,runlocal \\
+    chomp-train --config=configs/block_shuffle.py:full,runlocal \\
       --workdir=runs/l  # seconds
 
 The arms are 'full', 'era', 'block_k8' (the default) and 'block_k32'. They
 differ in nothing but the order of rows; losses also differ by chance, so
 compare several of `--config.data.seed`. Packing is sequential. Also
-`python tools/train.py --config=configs/block_shuffle.py`. About two minutes an
+`chomp-train --config=configs/block_shuffle.py`. About two minutes an
 arm on two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 

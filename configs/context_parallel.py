@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed rows with two targets each, and columns cut over devices.
 
-    python tools/train.py --config=configs/context_parallel.py --workdir=runs/cp
+    chomp-train --config=configs/context_parallel.py --workdir=runs/cp
     chomp-simulate --config=configs/context_parallel.py:sharded --steps=100
 
 'sharded' is for trainers with context parallelism: ring attention, or MaxText

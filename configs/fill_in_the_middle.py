@@ -3,9 +3,9 @@
 """Packed functions of Python, half of which are rearranged (FIM).
 
     python examples/stdlib_documents.py --output=data/text
-    python tools/prepare.py --input=data/text/functions.jsonl \\
+    chomp-prepare --input=data/text/functions.jsonl \\
       --tokenizer=byte --output=data/code
-    python tools/train.py --config=configs/fill_in_the_middle.py \\
+    chomp-train --config=configs/fill_in_the_middle.py \\
       --workdir=runs/fim
     chomp-inspect --config=fill_in_the_middle --rows=2
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Grain source of your own, packed: here the files of Python's own library.
 
-    python tools/train.py --config=configs/from_grain_source.py --workdir=runs/g
-    python tools/train.py --config=configs/from_grain_source.py:runlocal \\
+    chomp-train --config=configs/from_grain_source.py --workdir=runs/g
+    chomp-train --config=configs/from_grain_source.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Nothing is prepared: an element of `Files` is the tokens of a document, which

@@ -3,9 +3,9 @@
 """Text in buckets of lengths: one document a row, or a piece of one.
 
     make prepare-mix  # three corpora of this machine's own text, a minute
-    python tools/train.py --config=configs/length_buckets.py \\
+    chomp-train --config=configs/length_buckets.py \\
       --workdir=runs/lengths
-    python tools/train.py --config=configs/length_buckets.py:runlocal \\
+    chomp-train --config=configs/length_buckets.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Batches are of one source and of one length, with as many tokens each: 64 rows

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole documents packed into rows, block-shuffled: pretraining without waste.
 
-    python tools/train.py --config=configs/packed.py --workdir=runs/packed
-    python tools/train.py --config=configs/packed.py:full,runlocal \\
+    chomp-train --config=configs/packed.py --workdir=runs/packed
+    chomp-train --config=configs/packed.py:full,runlocal \\
       --workdir=runs/l  # seconds
 
 First-Fit-Decreasing over windows of documents, each window a block of the

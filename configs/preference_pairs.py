@@ -3,7 +3,7 @@
 """Preference pairs packed into rows, for DPO and reward models.
 
     python examples/dpo.py --write_pairs=data/preferences.jsonl
-    python tools/prepare.py --input=data/preferences.jsonl \\
+    chomp-prepare --input=data/preferences.jsonl \\
       --prompt_key=prompt --chosen_key=chosen --rejected_key=rejected \\
       --tokenizer=byte --output=data/preferences
     python examples/dpo.py --config=configs/preference_pairs.py

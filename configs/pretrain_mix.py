@@ -3,8 +3,8 @@
 """A pretraining mix in stages: three packed sources, balanced in tokens.
 
     make prepare-mix  # three corpora of this machine's own text, a minute
-    python tools/train.py --config=configs/pretrain_mix.py --workdir=runs/mix
-    python tools/train.py --config=configs/pretrain_mix.py:runlocal \\
+    chomp-train --config=configs/pretrain_mix.py --workdir=runs/mix
+    chomp-train --config=configs/pretrain_mix.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Sources: the standard library, installed packages, and from step 150 on their

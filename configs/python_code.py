@@ -3,8 +3,8 @@
 """Functions, methods and classes of Python's library, packed and mixed.
 
     make train  # writes and prepares the three stores, then trains on them
-    python tools/train.py --config=configs/python_code.py --workdir=runs/code
-    python tools/train.py --config=configs/python_code.py:runlocal \\
+    chomp-train --config=configs/python_code.py --workdir=runs/code
+    chomp-train --config=configs/python_code.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Documents are short (a mean of 152 tokens), so a row of 512 tokens holds about

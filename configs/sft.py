@@ -3,13 +3,13 @@
 """Chats packed into rows, of which only the answers are trained on.
 
     python examples/sft.py --write_chats=data/chats.jsonl
-    python tools/prepare.py --input=data/chats.jsonl --messages_key=messages \\
+    chomp-prepare --input=data/chats.jsonl --messages_key=messages \\
       --tokenizer=byte --output=data/chats
     python examples/sft.py --config=configs/sft.py
-    python tools/train.py --config=configs/sft.py --workdir=runs/sft
+    chomp-train --config=configs/sft.py --workdir=runs/sft
 
-What is trained on lies in the store, so there is nothing to say of it here:
-docs/chats.md. With `add_eos` an answer that ends a chat is followed by an EOS
+The store says which tokens are trained on, so no option here does
+(docs/chats.md). With `add_eos` an answer that ends a chat is followed by an EOS
 that is trained on too. Chats longer than a row are dropped and counted. Half a
 minute on two CPU cores: 300 steps of [8, 256].
 """
@@ -32,7 +32,10 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data = ml_collections.ConfigDict()
   config.data.seq_len = 256  # tokens
   config.data.global_batch_size = 8  # rows over all processes
-  config.data.lookahead = True  # the token after the last column
+  # Batches hold `next_token` [B]: the target of the last column where a
+  # document continues in the next row, as chats do with long_documents='cut'.
+  # Without it that column has no target. examples/sft.py appends it to targets.
+  config.data.lookahead = True
 
   chats = ml_collections.ConfigDict()
   chats.store = "data/chats"

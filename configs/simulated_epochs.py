@@ -3,7 +3,7 @@
 """A tenth of a run, which repeats each source as often as the whole run would.
 
     make prepare-mix  # three corpora of this machine's own text, a minute
-    python tools/train.py --config=configs/simulated_epochs.py --workdir=runs/s
+    chomp-train --config=configs/simulated_epochs.py --workdir=runs/s
     chomp-simulate --config=configs/simulated_epochs.py --steps=300
     chomp-simulate --config=configs/simulated_epochs.py:target --steps=3000
 

@@ -3,8 +3,8 @@
 """Splices of ten files as one part of a pretraining mix.
 
     make prepare-mix  # corpora of this machine's own text, a minute
-    python tools/train.py --config=configs/splice_in_mix.py --workdir=runs/sm
-    python tools/train.py --config=configs/splice_in_mix.py:runlocal \\
+    chomp-train --config=configs/splice_in_mix.py --workdir=runs/sm
+    chomp-train --config=configs/splice_in_mix.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Nine of ten tokens are packed documents of installed packages, one is of ten

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splices of several documents: memorise them at every position of the row.
 
-    python tools/train.py --config=configs/splice_multi.py --workdir=runs/x
-    python tools/train.py --config=configs/splice_multi.py:runlocal \\
+    chomp-train --config=configs/splice_multi.py --workdir=runs/x
+    chomp-train --config=configs/splice_multi.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Lengths are those of files of this machine's standard library; for long texts

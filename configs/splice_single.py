@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splices of one document: is what the model learns position-invariant?
 
-    python tools/train.py --config=configs/splice_single.py --workdir=runs/y
-    python tools/train.py --config=configs/splice_single.py:runlocal \\
+    chomp-train --config=configs/splice_single.py --workdir=runs/y
+    chomp-train --config=configs/splice_single.py:runlocal \\
       --workdir=runs/m  # seconds
 
 Every start of the document at every offset where K tokens of it fit, each

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in zstd, read through TensorStore: half the bytes, as in a bucket.
 
-    python tools/stores.py convert data/stdlib --to=zstd --output=data/zstd
-    python tools/train.py --config=configs/zstd_store.py --workdir=runs/zstd
-    python tools/train.py --config=configs/zstd_store.py:runlocal \\
+    chomp-stores convert data/stdlib --to=zstd --output=data/zstd
+    chomp-train --config=configs/zstd_store.py --workdir=runs/zstd
+    chomp-train --config=configs/zstd_store.py:runlocal \\
       --workdir=runs/l  # seconds
 
 Batches are those of the store that is not compressed. Chunks are fetched whole

@@ -3,9 +3,9 @@
 """Supervised fine-tuning in one file: a model learns the answers of chats.
 
     python examples/sft.py --write_chats=data/chats.jsonl
-    python tools/prepare.py --input=data/chats.jsonl --messages_key=messages \\
+    chomp-prepare --input=data/chats.jsonl --messages_key=messages \\
       --tokenizer=byte --output=data/chats
-    python tools/inspect_batches.py --config=configs/sft.py --rows=2
+    chomp-inspect --config=configs/sft.py --rows=2
     python examples/sft.py --config=configs/sft.py
 
 The first command writes toy chats: which letter comes after another. Now and

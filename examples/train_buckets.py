@@ -149,7 +149,7 @@ def read(config: Any) -> RunOptions:
       [
         "`config.data.buckets.kind` must be 'resolution' for this trainer,"
         " which reads pictures, got rows of text. Train on text with"
-        " tools/train.py."
+        " chomp-train."
       ]
     )
   for name, cls in _SECTIONS.items():

@@ -47,7 +47,10 @@ def pairs_store(tmp_path_factory):
   """Preference pairs that fit in rows, as a path."""
   path = tmp_path_factory.mktemp("pairs") / "pairs"
   documents = [[65 + i % 26] * (5 + i % 40) for i in range(2_000)]
-  return testing_stores.make_store(path, documents, pairs=True).path
+  levels = [[0] + [1] * (len(document) - 1) for document in documents]
+  return testing_stores.make_store(
+    path, documents, pairs=True, levels=(0.0, 1.0), label_levels=levels
+  ).path
 
 
 def get(name, arg, store):
@@ -162,5 +165,5 @@ def test_a_config_says_how_to_run_it(name):
   tool = {
     "preference_pairs": "examples/dpo.py",
     "resolution_buckets": "examples/train_buckets.py",
-  }.get(name, "tools/train.py")
+  }.get(name, "chomp-train")
   assert f"{tool} --config=configs/{name}.py" in text
