@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -41,7 +42,6 @@ from chomp_data.index import integers
 from chomp_data.loading import agreement
 from chomp_data.loading import certificate as certificate_lib
 from chomp_data.loading import feed
-from chomp_data.loading import handover
 from chomp_data.loading import placement
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
@@ -245,11 +245,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     )
     # How many checkpoints were saved, and how often the step was set.
     self._saves = self._moves = 0
-    # The counts of the current workers, and the sums of those before them.
-    self._worker_reads: tuple[handover.WorkerMemory | None, list[int]] = (
-      None,
-      [],
-    )
+    # What workers have read that have ended; see `reads.counts`.
+    self._ended_counts: list[int] = []
 
   @property
   def step(self) -> int:
@@ -269,19 +266,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def reads(self) -> dict[str, reads_lib.SourceReads]:
     """What this process and its workers have read so far, by source."""
     reads = self._input.source.reads.by_source()
-    counts = zip(reads_lib.counts(reads), self._worker_counts(), strict=True)
-    return reads_lib.from_counts(reads, [sum(both) for both in counts])
-
-  def _worker_counts(self) -> list[int]:
-    """Returns what all workers so far have read, one number a count."""
-    worker_memory, ended = self._worker_reads
-    reads = self._input.source.reads.by_source()
-    ended = ended or [0] * len(reads_lib.counts(reads))
-    if worker_memory is None:
-      return ended
-    return [
-      sum(both) for both in zip(worker_memory.counts(), ended, strict=True)
-    ]
+    counts = [reads_lib.counts(reads), self._ended_counts]
+    if self._reader is not None:
+      counts.append(self._reader.worker_counts())
+    return reads_lib.from_counts(reads, _summed(counts))
 
   @property
   def waits(self) -> Waits:
@@ -382,19 +370,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._first = True
       if self._peers is not None:
         self._join(self._peers)
-      worker_memory, count = None, self._processes()
-      if count:
-        # Each start of workers has another memory.
-        counts = self._worker_counts()
-        worker_memory = handover.WorkerMemory(count, len(counts))
-        self._worker_reads = worker_memory, counts
+      count = self._processes()
       loader = feed.data_loader(
         self._input.source,
         first_step=self._step,
         seed=self._run.seed,
         operations=self._input.transforms,
         worker_count=count,
-        worker_memory=worker_memory,
       )
       if self._input.accounts is not None:
         count_into = self._input.source.count_into
@@ -406,7 +388,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         loader,
         self._input.placer,
         self._run.prefetch,
-        worker_memory,
         sums=self._input.source.certificate_sums,
         first_step=self._step,
       )
@@ -836,6 +817,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if self._reader is not None:
       self._dropped.detach()
       _stop(self._reader, self._follower, at_once)
+      counts = [self._ended_counts, self._reader.worker_counts()]
+      self._ended_counts = _summed(counts)
       self._reader = self._follower = None
 
 
@@ -873,6 +856,11 @@ def _refuse(wrong: Sequence[str]) -> None:
     f" another count:{listed}\nUse the version of chomp_data and the store that"
     " it was saved with."
   )
+
+
+def _summed(counts: Iterable[Sequence[int]]) -> list[int]:
+  """Returns sums of counts; an empty list counts nothing."""
+  return [sum(each) for each in zip(*filter(None, counts), strict=True)]
 
 
 def _counts_nothing(ledger: Any) -> bool:

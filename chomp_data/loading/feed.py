@@ -9,7 +9,6 @@ from absl import flags
 import grain
 
 from chomp_data.loading import batches
-from chomp_data.loading import handover
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import step_records
 from chomp_data.loading import workers
@@ -24,7 +23,6 @@ def data_loader(
   seed: int = 0,
   operations: Sequence[grain.transforms.Map] = (),
   worker_count: int = 0,
-  worker_memory: handover.WorkerMemory | None = None,
 ) -> grain.DataLoader:
   """Returns a Grain loader of one process's batches.
 
@@ -34,8 +32,6 @@ def data_loader(
     seed: Seeds random transforms.
     operations: Transforms over whole batches.
     worker_count: Child processes that read; 0 reads in this one.
-    worker_memory: Where they tell what happens; batches then come with their
-      sums.
 
   Returns:
     The loader. Its order does not depend on worker_count.
@@ -68,5 +64,5 @@ def data_loader(
     "worker_count": worker_count,
   }
   if worker_count:
-    return workers.WorkerLoader(worker_memory=worker_memory, **options)
+    return workers.WorkerLoader(**options)
   return grain.DataLoader(**options)

@@ -30,18 +30,15 @@ from chomp_data.storage import file_maps
 
 InputError = errors.InputError
 
-# Buffers of a worker: of them those that the consumer may hold, and what is on
-# its way: one in the queue, one before it, and two in threads of Grain.
-_BUFFERS = 8
-_MOST_HELD = 4
-_FREE, _ON_ITS_WAY, _HELD = range(3)
+# Buffers of a worker: of the batches that the consumer holds, and of those on
+# their way: one in the queue, one before it, and two in threads of Grain. One
+# that finds none free goes through the queue.
+_BUFFERS = 16
 
 # Room of a buffer. Only what was written takes memory.
 _ROOM = 1 << 40
 # What JAX wants of memory that it takes for its own.
 _ALIGNED = 64
-
-_MOST_ERROR = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,9 +59,8 @@ class Handed:
 class WorkerMemory:
   """What workers tell while they run, and where they put their batches.
 
-  A worker tells how often it gave a sign of life, first when it begins,
-  whether what ends its batches is on its way, what error that is, and what it
-  has read.
+  Each tells its process, how often it gave a sign of life, whether what ends
+  its batches is on its way, and what it has read.
   """
 
   def __init__(self, worker_count: int, num_counts: int = 0):
@@ -85,11 +81,10 @@ class WorkerMemory:
 
   def _describe(self, num_counts: int) -> None:
     self._num_counts = num_counts
-    # Of each worker: beats, whether it has ended, counts.
-    self._row = struct.Struct(f"qq{num_counts}q")
-    # After all rows the errors, and then what buffers are for.
-    self._errors = self._count * self._row.size
-    self._states = self._errors + self._count * _MOST_ERROR
+    # Of each worker: process, beats, whether it has ended, counts.
+    self._row = struct.Struct(f"qqq{num_counts}q")
+    # After all rows, which buffers are in use.
+    self._states = self._count * self._row.size
     size = self._states + self._count * _BUFFERS
     self._first = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
@@ -116,53 +111,36 @@ class WorkerMemory:
       # A number of a descriptor that is of another file by now.
       raise InputError("a loader worker began when its reader had ended.")
     self._open()
+    self._tell(0, [os.getpid()])
 
   def tell_beats(self, beats: int) -> None:
     """Tells how often this worker gave a sign of life."""
-    self._tell(0, [beats])
+    self._tell(1, [beats])
 
-  def tell_end(self, error: Exception | None = None) -> None:
-    """Tells that this worker's last batch, or its error, is on its way."""
-    if error is not None:
-      pickled = pickle.dumps(error)
-      if len(pickled) <= _MOST_ERROR - 8:
-        first = self._errors + self._place * _MOST_ERROR
-        # The length last, so that what is there is whole.
-        content = np.frombuffer(pickled, np.uint8)
-        self._shared[first + 8 : first + 8 + len(pickled)] = content
-        struct.pack_into("q", self._shared, first, len(pickled))
-    self._tell(1, [1])
+  def tell_counts(self, counts: Sequence[int], ended: bool = False) -> None:
+    """Tells what this worker has read so far.
 
-  def tell_counts(self, counts: Sequence[int]) -> None:
-    """Tells what this worker has read so far."""
-    self._tell(2, counts)
+    Args:
+      counts: Of `reads.counts`.
+      ended: Whether its last batch, or its error, is on its way.
+    """
+    self._tell(2, [ended, *counts])
+
+  def processes(self) -> list[int]:
+    """Returns the processes of workers that have begun."""
+    return [row[0] for row in self._rows() if row[0]]
 
   def beats(self) -> int:
     """Returns a number that changes with each worker's beats."""
-    return sum(row[0] for row in self._rows())
-
-  def begun(self) -> bool:
-    """Returns whether all workers have begun to read."""
-    return all(row[0] for row in self._rows())
+    return sum(row[1] for row in self._rows())
 
   def ended(self) -> int:
     """Returns how many workers have told that they end."""
-    return sum(row[1] for row in self._rows())
-
-  def error(self) -> Exception | None:
-    """Returns an error that a worker has told, which may not have arrived."""
-    for place in range(self._count):
-      first = self._errors + place * _MOST_ERROR
-      (size,) = struct.unpack_from("q", self._shared, first)
-      if size:
-        return pickle.loads(
-          self._shared[first + 8 : first + 8 + size].tobytes()
-        )
-    return None
+    return sum(row[2] for row in self._rows())
 
   def counts(self) -> list[int]:
     """Returns what all workers have read, summed."""
-    return [sum(column) for column in zip(*self._rows(), strict=True)][2:]
+    return [sum(column) for column in zip(*self._rows(), strict=True)][3:]
 
   def hand_over(self, batch: Any) -> Handed:
     """Returns a batch of this worker as it is sent.
@@ -184,7 +162,7 @@ class WorkerMemory:
       return Handed(pickle.dumps(batch, 5))
     for piece, array in zip(pieces, arrays, strict=True):
       memory[piece] = np.frombuffer(array, np.uint8)
-    self._shared[self._states + buffer] = _ON_ITS_WAY
+    self._shared[self._states + buffer] = True
     return Handed(pickled, buffer, tuple(pieces))
 
   def take(self, handed: Handed) -> Any:
@@ -195,17 +173,9 @@ class WorkerMemory:
     size, state = handed.pieces[-1].stop, self._states + number
     # Lives as long as any array over it, or part of one.
     memory = (ctypes.c_ubyte * size).from_buffer(self._mapped(number, size))
-    first = self._states + number // _BUFFERS * _BUFFERS
-    states = self._shared[first : first + _BUFFERS]
-    if np.count_nonzero(states == _HELD) < _MOST_HELD:
-      self._shared[state] = _HELD
-      released = (self._shared, state, os.getpid())
-      weakref.finalize(memory, _release, *released).atexit = False
-      content = memoryview(memory)
-    else:
-      # Who collects batches gets copies, so that the worker can go on.
-      content = np.frombuffer(memory, np.uint8).copy()
-      self._shared[state] = _FREE
+    released = (self._shared, state, os.getpid())
+    weakref.finalize(memory, _release, *released).atexit = False
+    content = memoryview(memory)
     pieces = [content[piece] for piece in handed.pieces]
     return pickle.loads(handed.pickled, buffers=pieces)
 
@@ -218,7 +188,7 @@ class WorkerMemory:
   def _free_buffer(self) -> int | None:
     first = self._place * _BUFFERS
     for number in range(first, first + _BUFFERS):
-      if self._shared[self._states + number] == _FREE:
+      if not self._shared[self._states + number]:
         return number
     return None
 
@@ -277,4 +247,4 @@ def _identity(descriptor: int) -> tuple[int, int]:
 def _release(states: np.ndarray, state: int, process: int) -> None:
   # A fork drops its own view of a batch, which its parent may still hold.
   if os.getpid() == process:
-    states[state] = _FREE
+    states[state] = False

@@ -8,6 +8,7 @@ and hold memory and shared memory. And what went wrong in one is told.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import functools
@@ -100,28 +101,20 @@ class LastOperation:
   never come, and the batch after a dropped one would be taken for it.
   """
 
-  def __init__(
-    self,
-    source: Any,
-    worker_memory: handover.WorkerMemory,
-    first_step: int | None,
-  ):
-    """Remembers whom to tell.
+  def __init__(self, source: Any, memory: handover.WorkerMemory):
+    """Remembers what is read, and where batches are put.
 
     Args:
-      source: The loader's source, with `reads`.
-      worker_memory: Where to tell what happens, and to put batches.
-      first_step: The step of the loader's first record, for sums to go with
-        each batch, as (batch, sums); None: without.
+      source: The loader's source, with `reads` and `certificate_sums`.
+      memory: What workers share with the process that started them.
     """
     # In a worker this is the very object that Grain reads through.
     self._source = source
-    self._worker_memory = worker_memory
-    self._first_step = first_step
+    self._memory = memory
 
   def __call__(self, input_iterator: Iterator[Any]) -> Iterator[Any]:
-    """Yields a worker's records, their batches handed over."""
-    heartbeat.on_beat(self._worker_memory.tell_beats)
+    """Yields a worker's records: the batches and their sums, handed over."""
+    heartbeat.on_beat(self._memory.tell_beats)
     heartbeat.beat()
     record = True
     while record is not None:
@@ -129,23 +122,16 @@ class LastOperation:
         with errors_arrive():
           record = next(input_iterator, None)
           if record is not None:
-            if self._first_step is not None:
-              step = self._first_step + record.metadata.index
-              record.data = record.data, self._source.certificate_sums(step)
-            record.data = self._worker_memory.hand_over(record.data)
-      except Exception as error:
-        self._tell_counts()
-        self._worker_memory.tell_end(error)
+            sums = self._source.certificate_sums(record.metadata.record_key)
+            record.data = self._memory.hand_over((record.data, sums))
+      except Exception:
+        record = None
         raise
-      self._tell_counts()
-      if record is None:
-        self._worker_memory.tell_end()
-      else:
+      finally:
+        counts = reads_lib.counts(self._source.reads.by_source())
+        self._memory.tell_counts(counts, ended=record is None)
+      if record is not None:
         yield record
-
-  def _tell_counts(self) -> None:
-    counts = reads_lib.counts(self._source.reads.by_source())
-    self._worker_memory.tell_counts(counts)
 
 
 class WorkerLoader(grain.DataLoader):
@@ -154,59 +140,44 @@ class WorkerLoader(grain.DataLoader):
   Its states are those of `grain.DataLoader`.
   """
 
-  def __init__(
-    self, *, worker_memory: handover.WorkerMemory | None = None, **options: Any
-  ):
-    """Binds batches.
-
-    Args:
-      worker_memory: What the workers of its one iterator share with this
-        process, for (batch, sums); None: each iterator has its own, for
-        batches alone.
-      **options: Of `grain.DataLoader`; with workers.
-    """
+  def __init__(self, **options: Any):
+    """Binds options of `grain.DataLoader`, with workers."""
     super().__init__(**options)
-    self._worker_memory = worker_memory
     self._of_workers: dict[str, Any] = options
 
   def __iter__(self) -> "WorkerIterator":
-    return WorkerIterator(self, self._worker_memory or self.new_worker_memory())
-
-  def new_worker_memory(self) -> handover.WorkerMemory:
-    """Returns what the workers of an iterator share with this process."""
-    source = self._of_workers["data_source"]
-    return handover.WorkerMemory(
-      self._of_workers["worker_count"],
-      len(reads_lib.counts(source.reads.by_source())),
-    )
-
-  def handing_over(
-    self, worker_memory: handover.WorkerMemory
-  ) -> grain.DataLoader:
-    """Returns a loader of what workers hand over."""
-    options = self._of_workers
-    # With `worker_memory` come the certificate's sums, too.
-    first = (
-      None if self._worker_memory is None else options["sampler"].first_step
-    )
-    last = LastOperation(options["data_source"], worker_memory, first)
-    return grain.DataLoader(
-      **{**options, "operations": [*options["operations"], last]}
-    )
+    return WorkerIterator(self._of_workers)
 
 
 class WorkerIterator(grain.DataLoaderIterator):
-  """Batches of workers; its state is Grain's."""
+  """Batches of workers; its state is Grain's.
 
-  def __init__(
-    self, loader: WorkerLoader, worker_memory: handover.WorkerMemory
-  ):
+  Attributes:
+    memory: What the workers share with this process.
+    sums: The certificate's sums of the last batch.
+  """
+
+  memory: handover.WorkerMemory
+  sums: Any = None
+
+  def __init__(self, options: Mapping[str, Any]):
     """Begins with the loader's first step."""
     check_guard()
     semaphores.name_and_sweep()
-    super().__init__(loader.handing_over(worker_memory), state=None)
-    self._loader = loader
-    self._worker_memory = worker_memory
+    self._options = options
+    self._begin()
+
+  def _begin(self) -> None:
+    """Prepares new workers."""
+    options, source = self._options, self._options["data_source"]
+    self.memory = handover.WorkerMemory(
+      options["worker_count"], len(reads_lib.counts(source.reads.by_source()))
+    )
+    last = LastOperation(source, self.memory)
+    loader = grain.DataLoader(
+      **{**options, "operations": [*options["operations"], last]}
+    )
+    super().__init__(loader, state=None)
 
   def __next__(self) -> Any:
     try:
@@ -220,14 +191,14 @@ class WorkerIterator(grain.DataLoaderIterator):
         self.stop_workers()
         raise InputError(_GUARD) from None
       raise EndedError(died("a loader worker", [code])) from None
-    return self._worker_memory.take(handed)
+    batch, self.sums = self.memory.take(handed)
+    return batch
 
   def set_state(self, state: bytes) -> None:
     """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
     # Others: what those at work have on its way is not taken.
     self.stop_workers()
-    self._worker_memory = self._loader.new_worker_memory()
-    super().__init__(self._loader.handing_over(self._worker_memory), state=None)
+    self._begin()
     super().set_state(state)
 
   def stop_workers(self) -> None:
@@ -248,8 +219,10 @@ def errors_arrive() -> Iterator[None]:
     if _survives(error):
       raise
     text = "".join(traceback.format_exception(error))
+    kind = type(error)
     raise InputError(
-      f"a loader worker failed with {_name(error)}, an exception that cannot"
+      f"a loader worker failed with {kind.__module__}.{kind.__qualname__}, an"
+      " exception that cannot"
       f" be pickled; in the worker it was:\n{text}"
     ) from None
 
@@ -274,6 +247,11 @@ def died(who: str, codes: Sequence[int]) -> str:
   advice = by_itself * any(code >= 0 for code in codes)
   if -signal.SIGKILL in codes:
     advice += " The system kills so where memory runs out."
+  if -signal.SIGBUS in codes:
+    advice += (
+      " The signal is SIGBUS: a file of a store was cut while it was read, or"
+      " its disk failed. Mend the store."
+    )
   return (
     f"{who} {', '.join(ends)}. See its log above; resume from a checkpoint."
     f"{advice}"
@@ -287,11 +265,6 @@ def _survives(error: Exception) -> bool:
     return type(copy) is type(error) and str(copy) == str(error)
   except Exception:
     return False
-
-
-def _name(error: Exception) -> str:
-  kind = type(error)
-  return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def check_guard() -> None:

@@ -59,8 +59,8 @@ class Seen:
 
   def __call__(self, records):
     for record in records:
-      # Replaced in place, and counted from the sampler's first.
-      record.data = (record.data, record.metadata.index)
+      # Replaced in place, and the sampler's key beside it.
+      record.data = (record.data, record.metadata.record_key)
       yield record
 
 

@@ -26,7 +26,6 @@ from chomp_data.config import options
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import feed
 from chomp_data.loading import handover
-from chomp_data.loading import reader
 from chomp_data.loading import reads
 from chomp_data.loading import workers
 from chomp_data.pack import packing
@@ -183,47 +182,21 @@ def test_errors_that_survive_pickling_stay_what_they_are():
 def test_a_batch_that_cannot_be_pickled_is_an_error_and_not_dropped():
   def records():
     for value in (np.zeros(2), "a word", (x for x in "ab"), np.zeros(2)):
-      yield types.SimpleNamespace(data={"field": value})
+      yield types.SimpleNamespace(
+        data={"field": value}, metadata=types.SimpleNamespace(record_key=7)
+      )
 
   board = handover.WorkerMemory(1)
-  source = types.SimpleNamespace(reads=reads.Reads({}))
+  source = types.SimpleNamespace(
+    reads=reads.Reads({}), certificate_sums=lambda step: step
+  )
   worker = pickle.loads(pickle.dumps(board))
-  batches = workers.LastOperation(source, worker, None)(records())
+  batches = workers.LastOperation(source, worker)(records())
   next(batches)
-  assert board.take(next(batches).data) == {"field": "a word"}
+  assert board.take(next(batches).data) == ({"field": "a word"}, 7)
   with pytest.raises(TypeError, match="generator"):
     next(batches)
   assert board.ended() == 1
-  assert "generator" in str(board.error())
-
-
-class Silent:
-  """A loader whose workers' batches do not come."""
-
-  def __iter__(self):
-    return self
-
-  def __next__(self):
-    time.sleep(4)
-    raise StopIteration
-
-  def start_prefetch(self):
-    pass
-
-
-def test_an_error_that_is_slow_to_arrive_is_not_hidden_by_a_timeout():
-  """What a worker has told is known before the queue has brought it."""
-  board = handover.WorkerMemory(2)
-  both = [pickle.loads(pickle.dumps(board)) for _ in range(2)]
-  for own in both:
-    own.tell_beats(1)
-  own = reader.Reader(Silent(), lambda batch: batch, 1, board)
-  with pytest.raises(feed.InputError, match="nor a sign of planning"):
-    own.get(0, timeout_s=0.1)
-  both[1].tell_end(KeyError("a broken shard"))
-  with pytest.raises(KeyError, match="a broken shard"):
-    own.get(0, timeout_s=0.1)
-  own.stop(at_once=True)
 
 
 UNGUARDED = textwrap.dedent("""
