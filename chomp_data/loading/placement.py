@@ -11,8 +11,10 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 from typing import Any
+from typing import NamedTuple
 
 from absl import logging
 import jax
@@ -31,9 +33,6 @@ ShardingTree = (
 
 # Rows of a batch on devices, of each bucket by its name or of all.
 DeviceRows = int | Mapping[str, int] | None
-
-# Of a batch, the name and shape of each field, rows left out.
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def on_devices(device_rows: DeviceRows, bucket: buckets_lib.Bucket) -> int:
@@ -92,13 +91,26 @@ class BatchSpec:
   problems: tuple[str, ...] = ()
 
 
+class _Placed(NamedTuple):
+  """Where the batches of one bucket are.
+
+  Attributes:
+    bucket: The bucket.
+    fields: The global shape of each field on devices, and its sharding.
+    num_rows: Rows of a batch on devices.
+    rows: int64[R], those that this process holds, ascending.
+  """
+
+  bucket: buckets_lib.Bucket
+  fields: dict[str, tuple[tuple[int, ...], jax.sharding.Sharding]]
+  num_rows: int
+  rows: np.ndarray
+
+
 class Placement:
   """Which rows of each batch the devices of this process hold.
 
   Attributes:
-    sharding: As in `field_sharding`.
-    device_rows: Rows of a batch on devices, at least the run's, of each bucket
-      by its name or of all; None is the run's.
     rows: By bucket, int64[R], ascending rows of the batch on devices that this
       process holds.
   """
@@ -115,7 +127,8 @@ class Placement:
     Args:
       specs: The batches of each bucket.
       sharding: As in `field_sharding`.
-      device_rows: Rows of a batch on devices.
+      device_rows: Rows of a batch on devices, at least the run's, of each
+        bucket by its name or of all; None is the run's.
       needed: Buckets that must divide over the sharding; others that do not are
         left out. None is all.
 
@@ -123,40 +136,44 @@ class Placement:
       ConfigError: If fields do not divide over the sharding, or it lacks one,
         or sources give different fields; every such bucket is named.
     """
-    self.sharding = sharding
-    self.device_rows = device_rows
-    self.rows: dict[str, np.ndarray] = {}
-    self._specs: list[BatchSpec] = []
-    problems, shown = [], []
+    self._placed: list[_Placed] = []
+    problems = []
     for spec in specs:
       problems += spec.problems
-      bucket, shapes = spec.bucket, self._shapes(spec)
+      bucket, count = spec.bucket, on_devices(device_rows, spec.bucket)
+      shapes = {name: (count, *shape) for name, shape in spec.fields.items()}
       uneven = _uneven(spec, shapes, sharding, len(specs) > 1)
       if uneven:
         if needed is None or bucket.name in needed:
           problems += uneven
         continue
-      self._specs.append(spec)
-      self.rows[bucket.name] = rows = _held_rows(shapes, sharding)
-      shown.append(f"{bucket} ({len(rows)} rows here)")
+      fields = {
+        name: (shape, field_sharding(sharding, name, len(shape)))
+        for name, shape in shapes.items()
+      }
+      is_held = np.zeros(count if fields else 0, np.bool_)
+      for shape, each in fields.values():
+        for index in each.addressable_devices_indices_map(shape).values():
+          is_held[index[0] if index else slice(None)] = True
+      rows = np.flatnonzero(is_held)
+      self._placed.append(_Placed(bucket, fields, count, rows))
     if problems:
       # A problem that all buckets have is listed once.
       raise schema.ConfigError(list(dict.fromkeys(problems)))
+    self.rows: dict[str, np.ndarray] = {
+      placed.bucket.name: placed.rows for placed in self._placed
+    }
     if len(self.rows) > 1:
+      shown = (f"{p.bucket} ({len(p.rows)} rows here)" for p in self._placed)
       logging.info("static shapes of batches: %s", "; ".join(shown))
 
   @property
   def run_rows(self) -> dict[str, np.ndarray]:
     """By bucket, int64[R], the rows of the run that this process holds."""
     return {
-      spec.bucket.name: of_run(self.rows[spec.bucket.name], spec.bucket)
-      for spec in self._specs
+      placed.bucket.name: of_run(placed.rows, placed.bucket)
+      for placed in self._placed
     }
-
-  def _shapes(self, spec: BatchSpec) -> dict[str, tuple[int, ...]]:
-    """Returns the global shape of each field on devices."""
-    count = on_devices(self.device_rows, spec.bucket)
-    return {name: (count, *shape) for name, shape in spec.fields.items()}
 
   def columns(
     self,
@@ -177,17 +194,19 @@ class Placement:
       all.
     """
     columns_by_bucket: dict[str, spans_lib.ColumnRanges] = {}
-    if not any(map(_cuts_columns, shardings_of(self.sharding))):
-      return columns_by_bucket
-    for spec in self._specs:
-      bucket = spec.bucket
+    for bucket, fields, _, _ in self._placed:
+      # Fields of text may have values of more axes.
+      of_columns = [
+        field
+        for field in fields.values()
+        if bucket.shape in (field[0][1:], field[0][1:2])
+      ]
+      if not any(_cuts_columns(sharding) for _, sharding in of_columns):
+        continue
       is_held = np.zeros(bucket.shape[0], np.bool_)
-      for name, shape in self._shapes(spec).items():
-        # Fields of text may have values of more axes.
-        if bucket.shape in (shape[1:], shape[1:2]):
-          sharding = field_sharding(self.sharding, name, len(shape))
-          for index in sharding.addressable_devices_indices_map(shape).values():
-            is_held[index[1] if index else slice(None)] = True
+      for shape, sharding in of_columns:
+        for index in sharding.addressable_devices_indices_map(shape).values():
+          is_held[index[1] if index else slice(None)] = True
       held = order(len(is_held))[is_held]
       is_read = np.zeros(len(is_held) + num_targets, np.bool_)
       for ahead in range(max(num_targets, 1) + 1):
@@ -207,22 +226,19 @@ class Placement:
       By bucket, bool[R]: over all processes each row is counted by one.
     """
     process, counted = jax.process_index(), {}
-    rows = self.run_rows
-    for spec in self._specs:
-      bucket = spec.bucket
-      count = on_devices(self.device_rows, bucket)
+    for bucket, fields, count, rows in self._placed:
       lowest = np.full(count, process)
-      seen: set[tuple[int, int, int]] = set()
-      for name, shape in self._shapes(spec).items():
-        sharding = field_sharding(self.sharding, name, len(shape))
-        for device, index in sharding.devices_indices_map(shape).items():
-          low, high, _ = (index[0] if index else slice(None)).indices(count)
-          key = low, high, device.process_index
-          if key not in seen:
-            seen.add(key)
-            part = lowest[low:high]
-            np.minimum(part, device.process_index, out=part)
-      counted[bucket.name] = lowest[rows[bucket.name]] == process
+      parts = {
+        (
+          *(index[0] if index else slice(None)).indices(count)[:2],
+          device.process_index,
+        )
+        for shape, sharding in fields.values()
+        for device, index in sharding.devices_indices_map(shape).items()
+      }
+      for low, high, other in parts:
+        np.minimum(lowest[low:high], other, out=lowest[low:high])
+      counted[bucket.name] = lowest[of_run(rows, bucket)] == process
     return counted
 
   def num_shards(self) -> dict[str, int]:
@@ -235,12 +251,11 @@ class Placement:
       ConfigError: If a shard holds rows of the run and others.
     """
     counts, problems = {}, []
-    for spec in self._specs:
-      bucket = spec.bucket
-      rows = on_devices(self.device_rows, bucket)
-      for name, shape in self._shapes(spec).items():
-        sharding = field_sharding(self.sharding, name, len(shape))
-        rows = min(rows, sharding.shard_shape(shape)[0])
+    for bucket, fields, count, _ in self._placed:
+      rows = min(
+        (each.shard_shape(shape)[0] for shape, each in fields.values()),
+        default=count,
+      )
       counts[bucket.name] = bucket.batch_size // rows
       if bucket.batch_size % rows:
         problems.append(
@@ -355,25 +370,6 @@ def _named(sharding: Any) -> str:
   return str(sharding)
 
 
-def _held_rows(
-  shapes: Mapping[str, tuple[int, ...]], sharding: ShardingTree
-) -> np.ndarray:
-  """Returns int64[R], the ascending rows that this process's devices hold.
-
-  Args:
-    shapes: Global shape of each field; the first axis is the batch.
-    sharding: As in `field_sharding`, over which the shapes divide.
-  """
-  held = None
-  for name, shape in shapes.items():
-    of_field = field_sharding(sharding, name, len(shape))
-    if held is None:
-      held = np.zeros(shape[0], np.bool_)
-    for index in of_field.addressable_devices_indices_map(shape).values():
-      held[index[0] if index else slice(None)] = True
-  return np.flatnonzero(held) if held is not None else np.empty(0, np.int64)
-
-
 def surviving(sharding: ShardingTree, alive: Collection[int]) -> ShardingTree:
   """Returns a sharding over the parts of its mesh that are alive.
 
@@ -460,77 +456,6 @@ def even_rows(
   return {bucket.name: most[bucket.shape] for bucket in buckets}
 
 
-class _BucketPlacer:
-  """Puts process-local batches of one bucket on devices as global arrays."""
-
-  def __init__(
-    self,
-    sharding: ShardingTree,
-    rows: np.ndarray,
-    num_rows: int,
-    padding: Mapping[str, np.ndarray] | None = None,
-  ):
-    """Remembers where rows are.
-
-    Args:
-      sharding: As in `field_sharding`.
-      rows: int64[R], ascending rows of the global batch in local batches.
-      num_rows: Rows of the global batch.
-      padding: Fields [1, ...] of rows beyond the run's; None is 0.
-    """
-    self._padding = padding or {}
-    self._sharding = sharding
-    self._rows = rows
-    self._num_rows = num_rows
-    self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
-
-  def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """Places a batch.
-
-    Args:
-      batch: Fields [R, ...], without rows at the end that are padding. Not to
-        be written to afterwards: JAX may alias.
-
-    Returns:
-      Fields [num_rows, ...] with their shardings. 64-bit integers become 32
-      bits unless JAX has 64-bit types enabled.
-    """
-    fields = {
-      name: _of_rows(
-        _device_dtype(value), len(self._rows), self._padding.get(name)
-      )
-      for name, value in batch.items()
-    }
-    shardings = {
-      name: self._field(name, value.ndim) for name, value in fields.items()
-    }
-    if all(s.is_fully_addressable for s in shardings.values()):
-      return jax.device_put(fields, shardings)
-    return {
-      name: jax.make_array_from_callback(
-        (self._num_rows, *value.shape[1:]),
-        shardings[name],
-        self._pieces(value),
-      )
-      for name, value in fields.items()
-    }
-
-  def _field(self, name: str, ndim: int) -> jax.sharding.Sharding:
-    key = (name, ndim)
-    if key not in self._shardings:
-      self._shardings[key] = field_sharding(self._sharding, name, ndim)
-    return self._shardings[key]
-
-  def _pieces(self, value: np.ndarray) -> Callable[[Any], np.ndarray]:
-    def piece(index):
-      low, high, _ = index[0].indices(self._num_rows)
-      # All rows of low .. high - 1 are local, so they are contiguous here.
-      first = int(np.searchsorted(self._rows, low))
-      return value[(slice(first, first + high - low), *index[1:])]
-
-    return piece
-
-
 class Placer:
   """Puts process-local batches of any bucket on devices as global arrays."""
 
@@ -555,47 +480,83 @@ class Placer:
     Raises:
       ConfigError: If as many rows here are of different global batches.
     """
-    self._placers: dict[tuple[int, Shapes | None], _BucketPlacer] = {}
-    self._by_shape: bool = padding is not None
+    self._sharding = sharding
+    self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
+    self._padding = padding
     kinds = sorted({type(each).__name__ for each in shardings_of(sharding)})
     shapes = "; ".join(map(str, buckets))
     self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
-    known: dict[tuple[int, Shapes | None], buckets_lib.Bucket] = {}
+    # Rows of the global batch, those of them here, and the bucket.
+    self._known: dict[Any, tuple[int, np.ndarray, buckets_lib.Bucket]] = {}
     for bucket in buckets:
       if bucket.name not in rows:
         continue
       held = rows[bucket.name]
       count = len(of_run(held, bucket))
-      example = (padding or {}).get(bucket.name)
-      key = count, None if example is None else _shapes(example)
-      other = known.setdefault(key, bucket)
+      key = self._key(count, (padding or {}).get(bucket.name))
       # With as many rows on devices, how many are of the run does not matter.
       num_rows = on_devices(device_rows, bucket)
-      alike = num_rows == on_devices(device_rows, other)
-      if not alike or not np.array_equal(rows[other.name], held):
+      known = self._known.setdefault(key, (num_rows, held, bucket))
+      if num_rows != known[0] or not np.array_equal(held, known[1]):
         raise schema.ConfigError(
           [
             "`sharding` must give a process more rows of larger batches, got"
-            f" {count} rows of both {other} and {bucket}. Shard the batch"
+            f" {count} rows of both {known[2]} and {bucket}. Shard the batch"
             " axis evenly."
           ]
         )
-      self._placers[key] = _BucketPlacer(sharding, held, num_rows, example)
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
 
     Args:
-      batch: Fields [R, ...] of a bucket. Not to be written to afterwards: JAX
-        may alias.
+      batch: Fields [R, ...] of a bucket, without rows at the end that are
+        padding. Not to be written to afterwards: JAX may alias.
 
     Returns:
       Fields [num_rows, ...] with their shardings. 64-bit integers become 32
       bits unless JAX has 64-bit types enabled.
     """
     count = len(next(iter(batch.values())))
-    shapes = _shapes(batch) if self._by_shape else None
-    return self._placers[count, shapes](batch)
+    num_rows, held, bucket = self._known[self._key(count, batch)]
+    padding = (self._padding or {}).get(bucket.name, {})
+    fields = {
+      name: _of_rows(_device_dtype(value), len(held), padding.get(name))
+      for name, value in batch.items()
+    }
+    shardings = {
+      name: self._field(name, value.ndim) for name, value in fields.items()
+    }
+    if all(each.is_fully_addressable for each in shardings.values()):
+      return jax.device_put(fields, shardings)
+
+    def piece(value: np.ndarray, index: Any) -> np.ndarray:
+      low, high, _ = index[0].indices(num_rows)
+      # All rows of low .. high - 1 are local, so they are contiguous here.
+      first = int(np.searchsorted(held, low))
+      return value[(slice(first, first + high - low), *index[1:])]
+
+    return {
+      name: jax.make_array_from_callback(
+        (num_rows, *value.shape[1:]),
+        shardings[name],
+        functools.partial(piece, value),
+      )
+      for name, value in fields.items()
+    }
+
+  def _field(self, name: str, ndim: int) -> jax.sharding.Sharding:
+    if (name, ndim) not in self._shardings:
+      of_field = field_sharding(self._sharding, name, ndim)
+      self._shardings[name, ndim] = of_field
+    return self._shardings[name, ndim]
+
+  def _key(self, count: int, batch: Mapping[str, np.ndarray] | None) -> Any:
+    """Returns what tells batches of several shapes apart."""
+    if self._padding is None or batch is None:
+      return count
+    shapes = {(name, value.shape[1:]) for name, value in batch.items()}
+    return count, frozenset(shapes)
 
   def __repr__(self) -> str:
     return self._text
@@ -617,11 +578,6 @@ def _of_rows(
   if padding is not None:
     out[len(value) :] = padding
   return out
-
-
-def _shapes(batch: Mapping[str, np.ndarray]) -> Shapes:
-  """Returns the shapes of a row's fields."""
-  return tuple(sorted((name, value.shape[1:]) for name, value in batch.items()))
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:
