@@ -20,11 +20,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
-import functools
 import os
 import time
 from typing import Any
-from typing import cast
 from typing import Protocol
 from typing import Self
 import weakref
@@ -33,6 +31,7 @@ from absl import logging
 import grain
 import jax
 
+from chomp_data import joining
 from chomp_data import pipeline as pipeline_lib
 from chomp_data import process_input
 from chomp_data import schema
@@ -111,19 +110,16 @@ def padded_iterator(
 ) -> "InputIterator":
   """Returns an iterator of batches that have more rows on devices.
 
-  For formats in which a row of 0 is padding.
+  For formats in which a row of 0 is padding. Else it is `make_iterator`.
 
   Args:
     data: `config.data`, or a `Pipeline`.
-    sharding: The sharding of a batch [device_rows, seq_len]; fields of lower
-      rank take its first axes. Also a mapping by rank or by field name. None
-      puts batches on the default device.
+    sharding: Of a batch [device_rows, seq_len].
     operations: More transforms over process-local batches.
     step: The step of its first batch.
     device_rows: Rows of a batch on devices, at least `global_batch_size`, which
       is the value of None; those beyond it are 0.
-    allow_input_change: Fields of config.data, by dotted path, that may differ
-      in a state that it restores.
+    allow_input_change: Fields of config.data that may differ in a state.
   """
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -140,7 +136,15 @@ def padded_iterator(
       allow_input_change=allow_input_change,
     )
 
-  return _start_together(make, sharding)
+  peers = agreement.peers_of(sharding)
+  if peers is None:
+    return make()
+  devices = agreement.describe(sharding)
+  iterator = peers.start(
+    make, lambda iterator: {**iterator._described(), "sharding": devices}
+  )
+  iterator._join(peers)
+  return iterator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,16 +164,6 @@ class Waits:
   seconds: float = 0.0
   stalls: int = 0
   failures: int = 0
-
-
-def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
-  """Returns whether a field, by its dotted path, may differ."""
-  if isinstance(changes, bool):
-    return lambda path: changes
-  names = _names(changes)
-  return lambda path: any(
-    path == name or path.startswith(f"{name}.") for name in names
-  )
 
 
 def _names(changes: bool | Collection[str]) -> list[str]:
@@ -260,7 +254,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     After `set_state` it may be another one: a state says when appended stores
     joined and how many rows steps had.
     """
-    return cast(pipeline_lib.Pipeline, self._input.pipeline)
+    return self._input.pipeline
 
   @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
@@ -299,8 +293,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       "step": self._step,
       # No part of a state, but processes that differ would lose rows.
       "balance_shards": self._input.shards and dict(self._input.shards),
-      "sequence_layout": self._input.pipeline
-      and repr(self._input.pipeline.layout),
+      "sequence_layout": repr(self.pipeline.layout),
     }
 
   def _join(self, peers: agreement.Peers) -> None:
@@ -378,12 +371,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         operations=self._input.transforms,
         worker_count=count,
       )
-      if self._input.accounts is not None:
-        count_into = self._input.source.count_into
-        if count:
-          # Their processes know nothing of this one's accounts.
-          count_into = _counts_nothing
-        self._follower = self._input.accounts.follow(self._step, count_into)
+      # Processes of workers know nothing of this one's accounts.
+      count_into = _counts_nothing if count else self._input.source.count_into
+      self._follower = self.pipeline.accounts.follow(self._step, count_into)
       self._reader = reader_lib.Reader(
         loader,
         self._input.placer,
@@ -444,9 +434,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     # All of one step, although another thread may change it.
     step, certified = self._certificate.now(self._input_digest())
     fingerprint = self._fingerprint
-    recorded: Callable[[], dict[str, Any]] = dict
-    if self._input.accounts is not None:
-      recorded = self._input.accounts.recording(step)
+    recorded = self.pipeline.accounts.recording(step)
     topology = {
       "process_count": jax.process_count(),
       "worker_count": self._run.worker_count,
@@ -482,7 +470,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if self._follower is not None:
       # What it is asked for it does even where the iterator is closed.
       compared = self._follower.awaited()
-    checked = functools.partial(self._checked_state, compared, state)
+
+    def checked() -> bytes:
+      # After the state that it continues was compared.
+      if compared is not None:
+        futures.wait([compared])
+      self._check_state()
+      return state()
+
     if self._peers is None or self._input.part is None:
       certificate_lib.log(step, segments)
       return checked
@@ -498,25 +493,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     }
     return lambda: self._joined(checked(), step, number, rows)
 
-  def _checked_state(
-    self, compared: "futures.Future[Any] | None", state: Callable[[], bytes]
-  ) -> bytes:
-    """Returns a state after the state that it continues was compared."""
-    if compared is not None:
-      futures.wait([compared])
-    self._check_state()
-    return state()
-
   def _check_state(self) -> None:
     """Raises StateError if a state has other counts than the plan."""
-    if self._input.accounts is not None:
-      _refuse(self._input.accounts.problems())
+    _refuse(self.pipeline.accounts.problems())
 
-  def _rows_held(self, first: int, last: int) -> int | None:
+  def _rows_held(self, first: int, last: int) -> int:
     """Returns the rows of some steps over all processes, padding included."""
-    if self._input.accounts is None:
-      return None
-    questions = self._input.accounts.questions
+    questions = self.pipeline.accounts.questions
     before, after = (questions.rows_held(at) for at in (first, last))
     return sum(after.values()) - sum(before.values())
 
@@ -525,7 +508,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     state: bytes,
     step: int,
     number: int,
-    rows: Mapping[tuple[int, int], int | None],
+    rows: Mapping[tuple[int, int], int],
   ) -> bytes:
     """Returns a state with the certificate of all processes.
 
@@ -631,20 +614,24 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     record = state_lib.decode(state)
     step, saved = record["step"], record["fingerprint"]
     segments = certificate_lib.of_state(record)
-    allowed = [_allowing(self._allowed), _allowing(allow_changes)]
+    allowed = self._allowed, allow_changes
+    names = [name for changes in allowed for name in _names(changes)]
 
     def allows(path: str) -> bool:
-      return any(allowing(path) for allowing in allowed)
+      return True in allowed or any(
+        path == name or path.startswith(f"{name}.") for name in names
+      )
 
     resize = allows("global_batch_size")
     again = self._input.continued(saved, step, resize)
-    old = again.until(saved, step)
-    differences = state_lib.located(
-      old, again.until(again.fingerprint, step), step
+    plan = again.pipeline.run_plan
+    old, new = (
+      joining.until(plan, fingerprint, step)
+      for fingerprint in (saved, again.fingerprint)
     )
+    differences = state_lib.located(old, new, step)
     refused = [(path, line) for path, line in differences if not allows(path)]
     if refused:
-      names = [*_names(self._allowed), *_names(allow_changes)]
       raise state_lib.refusal(refused, names, old, step)
     if differences:
       listed = "".join(f"\n  - {line}" for _, line in differences)
@@ -659,12 +646,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         f"input state's step must be at most {len(again.source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
-    if again.accounts is not None:
-      if state_lib.of_rows(path for path, _ in differences):
-        again.accounts.forget()
-      else:
-        positions = again.source.positions(step)
-        _refuse(again.accounts.restore(record, step, positions))
+    accounts = again.pipeline.accounts
+    if state_lib.of_rows(path for path, _ in differences):
+      accounts.forget()
+    else:
+      positions = again.source.positions(step)
+      _refuse(accounts.restore(record, step, positions))
     self._input = again
     if again.fingerprint != self._fingerprint.fields:
       self._fingerprint = state_lib.Fingerprint(again.fingerprint)
@@ -690,8 +677,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if step != self._step:
       self._certificate.begin(step)
     self._go_to(step)
-    if self._input.accounts is not None:
-      self._input.accounts.forget()
+    self.pipeline.accounts.forget()
     self._agree()
 
   def reassign(self, alive: Any) -> None:
@@ -820,30 +806,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       counts = [self._ended_counts, self._reader.worker_counts()]
       self._ended_counts = _summed(counts)
       self._reader = self._follower = None
-
-
-def _start_together(
-  make: Callable[[], InputIterator], sharding: placement.ShardingTree
-) -> InputIterator:
-  """Returns an iterator that the processes of a sharding make together.
-
-  Args:
-    make: Returns this process's iterator, whatever the others do.
-    sharding: Of its batches.
-
-  Raises:
-    ConfigError: If processes differ in what must be the same.
-    InputError: If it fails on another process.
-  """
-  peers = agreement.peers_of(sharding)
-  if peers is None:
-    return make()
-  devices = agreement.describe(sharding)
-  iterator = peers.start(
-    make, lambda iterator: {**iterator._described(), "sharding": devices}
-  )
-  iterator._join(peers)
-  return iterator
 
 
 def _refuse(wrong: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ import grain
 import jax
 import numpy as np
 
-from chomp_data import joining
 from chomp_data import pipeline as pipeline_lib
 from chomp_data import schema
 from chomp_data.loading import agreement
@@ -27,7 +26,6 @@ from chomp_data.loading import device_fields
 from chomp_data.loading import placement
 from chomp_data.loading import state
 from chomp_data.loading import workers
-from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
@@ -76,11 +74,6 @@ class Place:
     return cls(sharding, device_rows, sharding, device_rows)
 
   @property
-  def is_reassigned(self) -> bool:
-    """Whether batches have another sharding than at first."""
-    return self.sharding is not self.first_sharding
-
-  @property
   def is_padded(self) -> bool:
     """Whether rows beyond the run's are rows of padding, not zeros."""
     return self.device_rows != self.first_rows
@@ -112,33 +105,26 @@ class ProcessInput:
     part: Which one of how many processes that share batches this is; None if
       it is alone.
     fingerprint: What determines the run's rows, stored in every state.
-    pipeline: The run; None for batches of another source.
-    place: Where batches are on devices; None without a pipeline.
+    pipeline: The run.
+    place: Where batches are on devices.
     operations: Transforms over batches, after the pipeline's.
   """
 
   source: batches.BatchSource
   placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
-  workers_help: bool = True
-  shards: Mapping[str, int] | None = None
-  part: tuple[int, int] | None = None
-  fingerprint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  pipeline: pipeline_lib.Pipeline | None = None
-  place: Place | None = None
+  workers_help: bool
+  shards: Mapping[str, int] | None
+  part: tuple[int, int] | None
+  fingerprint: Mapping[str, Any]
+  pipeline: pipeline_lib.Pipeline
+  place: Place
   operations: Sequence[grain.transforms.Map] = ()
 
   @property
   def transforms(self) -> Sequence[grain.transforms.Map]:
     """All transforms over batches; a layout of columns is the last."""
-    if self.pipeline is None:
-      return self.operations
-    first, last = self.pipeline.operations, self.pipeline.layout
-    return (*first, *self.operations, *last)
-
-  @property
-  def accounts(self) -> accounts_lib.Accounts | None:
-    """What the run consumes, stored in every state."""
-    return None if self.pipeline is None else self.pipeline.accounts
+    pipe = self.pipeline
+    return (*pipe.operations, *self.operations, *pipe.layout)
 
   def continued(
     self, fingerprint: Mapping[str, Any], step: int, resize: bool
@@ -150,29 +136,15 @@ class ProcessInput:
       step: The next step of the state.
       resize: Whether the number of rows of a step may change at that step.
     """
-    if self.pipeline is None or self.place is None:
-      return self
     pipe = pipeline_lib.continued(self.pipeline, fingerprint, step, resize)
     if pipe is self.pipeline:
       return self
     # Batches of earlier sizes need not divide over the current devices.
     place = self.place
     needed = consumption.buckets_from(pipe.run_plan, step)
-    if place.is_reassigned:
+    if place.sharding is not place.first_sharding:
       place, needed = place.moved(pipe, place.sharding), None
     return of_pipeline(pipe, place, self.operations, needed=needed)
-
-  def until(
-    self, fingerprint: Mapping[str, Any], step: int
-  ) -> Mapping[str, Any]:
-    """Returns a fingerprint without what it says only of steps after one.
-
-    Args:
-      fingerprint: The fingerprint of this run, or of a state that it continues.
-      step: The step.
-    """
-    plan = None if self.pipeline is None else self.pipeline.run_plan
-    return joining.until(plan, fingerprint, step)
 
   def reassigned(
     self, alive: Any
@@ -184,10 +156,7 @@ class ProcessInput:
 
     Raises:
       ConfigError: If this process has no device there, or fields do not divide.
-      TypeError: If it is the input of no pipeline.
     """
-    if self.pipeline is None or self.place is None:
-      raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
     sharding: Any = schema.argument("alive", _ALIVE, alive)
     if not isinstance(alive, jax.sharding.Sharding | Mapping):
       sharding = placement.surviving(self.place.first_sharding, list(alive))
@@ -328,45 +297,39 @@ def batch_specs(
   Raises:
     StoreError: If the first sample of a bucket does not fit its size.
   """
-  return [
-    _batch_spec(pipe, number, bucket, operations)
-    for number, bucket in enumerate(pipe.buckets)
-  ]
-
-
-def _batch_spec(
-  pipe: pipeline_lib.Pipeline,
-  number: int,
-  bucket: buckets_lib.Bucket,
-  operations: Sequence[grain.transforms.Map],
-) -> placement.BatchSpec:
-  later = [*operations, *pipe.layout]
-  fields_by_source = {
-    name: {
-      field: (np.shape(value)[1:], np.asarray(value).dtype)
-      for field, value in applying.applied(example, later).items()
+  specs = []
+  for number, bucket in enumerate(pipe.buckets):
+    fields_by_source = {
+      name: {
+        field: (np.shape(value)[1:], np.asarray(value).dtype)
+        for field, value in applying.applied(
+          example, [*operations, *pipe.layout]
+        ).items()
+      }
+      for name, example in examples(pipe, number).items()
     }
-    for name, example in examples(pipe, number).items()
-  }
-  first, problems = next(iter(fields_by_source), ""), []
-  fields = fields_by_source.get(first, {})
-  for name, others in fields_by_source.items():
-    if others != fields:
-      differ = sorted(
-        field
-        for field in fields | others
-        if fields.get(field) != others.get(field)
-      )[0]
-      problems.append(
-        f"bucket {bucket.name} must have the same fields in every dataset, got"
-        f" `{differ}` {_text(fields.get(differ))} in {first!r} and"
-        f" {_text(others.get(differ))} in {name!r}. Prepare them alike, or give"
-        " `config.data.buckets.fields` a shape and a dtype."
-      )
-  shapes = {name: shape for name, (shape, _) in fields.items()}
-  return placement.BatchSpec(
-    bucket, shapes, _rows_option(pipe, bucket), tuple(problems)
-  )
+    first = next(iter(fields_by_source), "")
+    fields = fields_by_source.get(first, {})
+    problems = []
+    for name, others in fields_by_source.items():
+      if others != fields:
+        differ = min(
+          field
+          for field in fields | others
+          if fields.get(field) != others.get(field)
+        )
+        problems.append(
+          f"bucket {bucket.name} must have the same fields in every dataset,"
+          f" got `{differ}` {_text(fields.get(differ))} in {first!r} and"
+          f" {_text(others.get(differ))} in {name!r}. Prepare them alike, or"
+          " give `config.data.buckets.fields` a shape and a dtype."
+        )
+    shapes = {name: shape for name, (shape, _) in fields.items()}
+    rows_option = _rows_option(pipe, bucket)
+    specs.append(
+      placement.BatchSpec(bucket, shapes, rows_option, tuple(problems))
+    )
+  return specs
 
 
 def _text(field: tuple[tuple[int, ...], np.dtype] | None) -> str:
@@ -399,23 +362,19 @@ def padding_rows(
   Returns:
     Fields [1, ...] by the name of the bucket; none where a bucket is empty.
   """
-  plan, transforms = (
-    pipe.run_plan,
-    [*pipe.operations, *operations, *pipe.layout],
-  )
+  transforms = [*pipe.operations, *operations, *pipe.layout]
   padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
-    example = next(answers.of(plan).examples(number), None)
-    if example is None:
-      continue
-    planned = example[1]
-    padding = dataclasses.replace(
-      planned,
-      # The row after the one that is planned has no spans: it is padding.
-      spans=None if planned.spans is None else planned.spans.rows(1, 2),
-      samples=(None if planned.samples is None else np.full(1, -1, np.int64)),
-    )
-    padding_by_bucket[bucket.name] = applying.applied(
-      plan.read(padding), transforms
-    )
+    for _, planned in answers.of(pipe.run_plan).examples(number):
+      spans, samples = planned.spans, planned.samples
+      padding = dataclasses.replace(
+        planned,
+        # The row after the one that is planned has no spans: it is padding.
+        spans=None if spans is None else spans.rows(1, 2),
+        samples=None if samples is None else np.full(1, -1, np.int64),
+      )
+      padding_by_bucket[bucket.name] = applying.applied(
+        pipe.run_plan.read(padding), transforms
+      )
+      break
   return padding_by_bucket

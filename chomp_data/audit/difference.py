@@ -36,7 +36,8 @@ _MOST_IDS = 10
 # Fields that decide what is made of spans, and not which there are.
 _NOT_OF_SPANS = re.compile(
   r"schema|seq_len|batch_format|train_on_eos|lookahead|document_id|operations"
-  r"|keep_fields|mask_boundary_loss|buckets\.(?!stages).*"
+  r"|keep_fields|num_targets|columns(\..+)?|mask_boundary_loss"
+  r"|buckets\.(?!stages).*"
   r"|sources\..+\.(store|filler_id|bos_id|eos_id|token_before_document)"
   r"|sources\..+\.rows\.(filler|trailing_filler_in_segment|reset_positions"
   r"|.*_token_id|document_slots|eos_before_document)"

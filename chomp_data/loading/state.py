@@ -53,8 +53,8 @@ _MISSING = "(absent)"
 
 # Fields that say what is made of rows, and not which.
 _OF_FIELDS = (
-  *("batch_format", "document_id", "keep_fields", "lookahead"),
-  "operations",
+  *("batch_format", "columns", "document_id", "keep_fields", "lookahead"),
+  *("num_targets", "operations"),
 )
 
 # Fields that not every fingerprint has, by dotted path, and what it means

@@ -10,6 +10,7 @@ Grain deals them. Real ones are in `sharding_test` and `plans/processes_test`.
 import dataclasses
 import itertools
 
+import jax
 import numpy as np
 import pytest
 
@@ -130,21 +131,19 @@ def source_of(run, process, count, workers):
   return Turns(source, workers)
 
 
-def iterator(pipe, source):
-  return iterators.InputIterator(
-    process_input.ProcessInput(
-      source, dict, fingerprint=pipe.fingerprint, operations=pipe.operations
-    ),
-    dataclasses.replace(pipe.run_options.data, prefetch=1, worker_count=0),
-  )
-
-
 class Run:
   """A run, and its batches as one process without workers gives them."""
 
   def __init__(self, data):
     self.pipe = pipeline.build(data)
     self.source = pipeline.batch_source(self.pipe)
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    self.input = process_input.of_pipeline(
+      self.pipe, process_input.Place.of(device), source=self.source
+    )
+    self.options = dataclasses.replace(
+      self.pipe.run_options.data, prefetch=1, worker_count=0
+    )
     self._known = {}
 
   def batch(self, step):
@@ -163,7 +162,8 @@ class Run:
       if process != told:
         parts.append(source)
         continue
-      with iterator(self.pipe, source) as own:
+      part = dataclasses.replace(self.input, source=source, placer=dict)
+      with iterators.InputIterator(part, self.options) as own:
         if state is not None:
           own.set_state(state)
         assert own.step == first

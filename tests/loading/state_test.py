@@ -15,6 +15,8 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data import stores
+from chomp_data.audit import difference
 from chomp_data.loading import feed
 from chomp_data.loading import handover
 from chomp_data.loading import state as state_lib
@@ -155,6 +157,37 @@ def test_what_is_allowed_is_told_with_what_follows(data, caplog):
   it.set_state(saved, allow_changes=True)
   assert it.step == 6
   assert "From step 6 on rows are those that follow" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+  "change",
+  [{"num_targets": 2}, {"columns": ("score",)}, {"keep_fields": ("tokens",)}],
+  ids=str,
+)
+def test_a_change_of_fields_is_told_as_none_of_rows(change, tmp_path, caplog):
+  testing_stores.make_store(
+    tmp_path / "store",
+    [range(3, 40)] * 9,
+    columns={"score": stores.Column("int32", per="document")},
+    column_values={"score": range(9)},
+  )
+  rows = {"store": str(tmp_path / "store"), "rows": {"kind": "sequential"}}
+  data = {"seq_len": 8, "global_batch_size": 4, "sources": {"text": rows}}
+  if "keep_fields" in change:
+    data["batch_format"] = "maxtext"
+  (field,) = change
+  saved = iterators.make_iterator(data, step=3).get_state()
+  it = iterators.make_iterator({**data, **change})
+  with pytest.raises(state_lib.StateError, match=rf"- {field}: state has"):
+    it.set_state(saved)
+  with caplog.at_level("WARNING", "absl"):
+    it.set_state(saved, field)
+  assert "From step 3 on rows are those that follow" in caplog.messages[-1]
+  found = difference.difference(
+    pipeline.build(data), pipeline.build({**data, **change}), 5
+  )
+  assert found.first_step is None
+  assert [line.partition(":")[0] for line in found.fields] == [field]
 
 
 def test_every_flipped_value_is_refused_by_the_digest(data):
@@ -320,7 +353,6 @@ def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
   assert own["accounts"] == json.loads(saved)["accounts"]
 
 
-@pytest.mark.slow
 def worker_memories():
   """Returns the memories that readers and their workers share."""
   gc.collect()
@@ -329,6 +361,7 @@ def worker_memories():
   ]
 
 
+@pytest.mark.slow
 def test_workers_that_ended_leave_their_counts_and_no_memory(data):
   data = changed(data, "worker_count", 1)
   before = worker_memories()  # Other tests may have some.

@@ -4,6 +4,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -21,16 +22,12 @@ import pytest
 
 from chomp_data import iterators
 from chomp_data import pipeline
-from chomp_data import process_input
-from chomp_data.config import options
-from chomp_data.index import steps as steps_lib
 from chomp_data.loading import feed
 from chomp_data.loading import handover
 from chomp_data.loading import reads
 from chomp_data.loading import workers
 from chomp_data.pack import packing
 from chomp_data.plans import accounts
-from chomp_data.plans import certifying
 from chomp_data.testing import stores as testing_stores
 from tests.loading import feed_test
 
@@ -337,43 +334,40 @@ def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(
     assert 7 < time.monotonic() - began < 30
 
 
-class Uneven:
-  """Batches of two workers: the second takes long for its first batch."""
+class Uneven(grain.transforms.Map):
+  """Takes long for step 1, of the second of two workers, and fails at one."""
 
-  def __init__(self, num_steps, broken=None):
-    self._num_steps, self._broken = num_steps, broken
-    self.reads = reads.Reads({})
-    self.steps = steps_lib.Steps()
+  fingerprint = None
 
-  def __len__(self):
-    return self._num_steps
+  def __init__(self, slow, broken):
+    self._slow, self._broken = slow, broken
 
-  def for_workers(self, count):
-    return self
-
-  def certificate_sums(self, step):
-    return certifying.Sums(1, step)
-
-  def __getitem__(self, step):
-    if step == 1:
-      time.sleep(9)
-    if step == self._broken:
-      raise KeyError("broken at 2")
-    return {"step": np.full(4, step)}
+  def map(self, element):
+    if multiprocessing.parent_process() is not None:
+      if np.array_equal(element["tokens"], self._slow):
+        time.sleep(9)
+      if np.array_equal(element["tokens"], self._broken):
+        raise KeyError("broken at 2")
+    return element
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", [None, 2])
-def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_worker_that_has_ended_is_not_a_dead_one(data, broken):
   """Another one may be long at what comes first."""
-  with iterators.InputIterator(
-    process_input.ProcessInput(Uneven(3, broken), lambda batch: batch),
-    options.RunFields(worker_count=2),
-  ) as it:  # fmt: skip
-    steps = [int(next(it)["step"][0]) for _ in range(2)]
+  # Three steps: the first worker ends while the second is at its only one.
+  changes = {"epochs": 1, "global_batch_size": 23, "worker_count": 2}
+  pipe = pipeline.build({**data, **changes})
+  slow, last = (pipe.batch(step)["tokens"] for step in (1, 2))
+  uneven = Uneven(slow, last if broken else None)
+  # Three steps: the first worker ends while the second is at its only one.
+  with iterators.make_iterator(pipe, operations=[uneven], step=0) as it:
+    for step in range(2):
+      np.testing.assert_array_equal(
+        next(it)["tokens"], pipe.batch(step)["tokens"]
+      )
     if broken:
       with pytest.raises(KeyError, match="broken at 2"):
         next(it)
     else:
-      steps += [int(batch["step"][0]) for batch in it]
-  assert steps == ([0, 1] if broken else [0, 1, 2])
+      assert len(list(it)) == 1
