@@ -51,8 +51,7 @@ def peers_of(sharding: Any) -> "Peers | None":
   Raises:
     ConfigError: If it is something else.
   """
-  shardings = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  for each in shardings:
+  for each in placement.shardings_of(sharding):
     if not isinstance(each, jax.sharding.Sharding):
       raise schema.ConfigError(
         [
@@ -98,12 +97,8 @@ class PeerInputError(reader.InputError):
   """Another process failed; this one has not."""
 
 
-class Peers:
-  """The processes that one iterator shares batches with.
-
-  Attributes:
-    processes: Their numbers, ascending, this one included.
-  """
+class Peers(watching.WatchedIterator):
+  """The processes that one iterator shares batches with."""
 
   def __init__(self, watch: watching.Watch, processes: Sequence[int]):
     """Takes the next number of these processes.
@@ -114,8 +109,9 @@ class Peers:
     """
     self._watch = watch
     self._client: Any = watching.client()
-    self._member = watching.WatchedIterator(processes)
-    self.processes: Sequence[int] = processes
+    self.processes = processes
+    self.ends, self.grace_s = True, 0.0
+    self.cause, self.known = None, {}
     key = tuple(processes)
     self._number = next(_numbers.setdefault(key, itertools.count()))
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
@@ -158,18 +154,18 @@ class Peers:
       grace_s: How long after it this process may not call `check` before it
         ends.
     """
-    self._member.ends, self._member.grace_s = ends, grace_s
-    self._watch.open(self._member)
+    self.ends, self.grace_s = ends, grace_s
+    self._watch.open(self)
 
   def close(self) -> None:
     """Watches them no more."""
-    self._watch.close(self._member)
+    self._watch.close(self)
 
   def check(self) -> None:
     """Raises InputError if another process has failed."""
-    if self._member.cause is not None:
+    if self.cause is not None:
       self._watch.met()
-      raise PeerInputError(self._member.cause)
+      raise PeerInputError(self.cause)
 
   def report(self, error: BaseException, step: int, late: bool = False) -> None:
     """Tells the others of an error; see `watching.Watch.report`."""
@@ -178,13 +174,13 @@ class Peers:
       f"process {self._watch.process} failed at step {step}:"
       f" {watching.format_error(error)}.",
       late=late,
-      ends=self._member.ends,
+      ends=self.ends,
     )
 
   def recover(self) -> None:
     """Goes on after an error, here or elsewhere."""
     self._watch.met()
-    self._member.cause = None
+    self.cause = None
     if self._reported:
       self._reported = False
       self._watch.recover()
@@ -276,7 +272,7 @@ class Peers:
     kinds: dict[str, list[int]] = {}
     for process, entry in sorted(self._arrived().items()):
       kinds.setdefault(entry["digest"], []).append(process)
-      self._member.known[process] = entry["failures"]
+      self.known[process] = entry["failures"]
     # All have come here, so all have read what was told before.
     if number:
       for kind in ("entry", "record"):

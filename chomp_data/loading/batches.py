@@ -87,7 +87,7 @@ class _Group:
   wants_more: bool
 
 
-class BatchSource(workers.SentToWorkers):
+class BatchSource:
   """A Grain source whose record `step` is this process's part of the batch.
 
   Steps are planned in the plan's groups, wherever reading begins, and what a
@@ -124,10 +124,21 @@ class BatchSource(workers.SentToWorkers):
         holds; None is all.
       certificate: Whether `certificate_sums` sums the tokens too.
     """
+    self._arguments = {
+      "plan": plan,
+      "rows": None if rows is None else dict(rows),
+      "fingerprint": fingerprint,
+      "group_steps": group_steps,
+      "stride": stride,
+      "shards": None if shards is None else dict(shards),
+      "columns": dict(columns or {}),
+      "counted": None if counted is None else dict(counted),
+      "certificate": certificate,
+    }
     self._plan = plan
     # To plan some rows of a mix takes as long as to plan all of them.
     self._merges_rows = not plan.by_bucket and len(plan.source_names) > 1
-    self._rows = None if rows is None else dict(rows)
+    self._rows = self._arguments["rows"]
     self._fingerprint = fingerprint
     self._group_steps = group_steps
     self._lock = threading.Lock()
@@ -135,11 +146,12 @@ class BatchSource(workers.SentToWorkers):
       maxlen=_GROUPS_KEPT
     )
     self._own_stride = stride
-    self._shards = None if shards is None else dict(shards)
-    self._columns = dict(columns or {})
-    self._counted = None if counted is None else dict(counted)
+    self._shards = self._arguments["shards"]
+    self._columns = self._arguments["columns"]
     self._certificate = certificate
-    self._certifier = certifying.Certifier(plan, self._rows, self._counted)
+    self._certifier = certifying.Certifier(
+      plan, self._rows, self._arguments["counted"]
+    )
     # Of the steps that were read last.
     self._sums: collections.OrderedDict[int, certifying.Sums] = (
       collections.OrderedDict()
@@ -234,19 +246,16 @@ class BatchSource(workers.SentToWorkers):
     name = "BucketBatches" if self._plan.by_bucket else "BatchSource"
     return f"{name}({self._fingerprint})"
 
-  def arguments(self) -> dict[str, Any]:
-    """Returns what its constructor takes; see `SentToWorkers`."""
-    return {
-      "plan": self._plan,
-      "rows": self._rows,
-      "fingerprint": self._fingerprint,
-      "group_steps": self._group_steps,
-      "stride": self._own_stride,
-      "shards": self._shards,
-      "columns": self._columns,
-      "counted": self._counted,
-      "certificate": self._certificate,
-    }
+  def __getstate__(self) -> dict[str, Any]:
+    # Grain sends it to workers, each of which makes it anew.
+    return {**self._arguments, "verbosity": logging.get_verbosity()}
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    logging.set_verbosity(state.pop("verbosity"))
+    logging.use_absl_handler()
+    with workers.errors_arrive():
+      self.__init__(**state)
+    workers.end_with_parent()
 
   def for_rows(
     self,
@@ -257,19 +266,11 @@ class BatchSource(workers.SentToWorkers):
   ) -> "BatchSource":
     """Returns a source of other rows, over the same plan and open stores.
 
-    Args:
-      rows: By bucket, int64[R], ascending rows of its global batch that this
-        process holds.
-      shards: By bucket, over how many shards the rows of its batches are dealt
-        by their cost; None leaves them where they are planned.
-      columns: By bucket, (first, last + 1) of the columns whose tokens are
-        read; None is all.
-      counted: By bucket, bool[R], the rows that no process before this one
-        holds; None is all.
+    For the arguments see `__init__`.
     """
     changes = {"rows": rows, "shards": shards, "columns": columns}
     changes["counted"] = counted
-    source = BatchSource(**{**self.arguments(), **changes})
+    source = BatchSource(**{**self._arguments, **changes})
     source.reads = self.reads
     # A thread that reads through this one may still be at it.
     source._lock = self._lock
@@ -282,7 +283,7 @@ class BatchSource(workers.SentToWorkers):
     """
     if count <= 1:
       return self
-    return BatchSource(**{**self.arguments(), "stride": count})
+    return BatchSource(**{**self._arguments, "stride": count})
 
   def certificate_sums(self, step: int) -> certifying.Sums:
     """Returns what a step holds that was read a moment ago, as sums."""

@@ -173,18 +173,14 @@ class Certificate:
       step: The next one.
       before: What is known of the steps before it.
     """
-    # Replaced as a whole: what others see is of one step.
     last = Segment(step, step, "", tokens=self._tokens, part=self._part)
-    self._now = before, last, step, 0, 0, self._tokens
+    # Replaced as a whole: what others see is of one step.
+    self._segments = [*before, last]
 
   def add(self, sums: certifying.Sums) -> None:
     """Counts the next step."""
-    before, begun, last, rows, plan, values = self._now
-    if values is not None and sums.tokens is not None:
-      values += sums.tokens
-    # Far below where such numbers become slow; `now` takes the remainder.
-    plan += sums.plan
-    self._now = before, begun, last + 1, rows + sums.rows, plan, values
+    *before, last = self._segments
+    self._segments = [*before, last.with_sums(last.last + 1, sums)]
 
   def now(self, input_digest: str) -> tuple[int, list[Segment]]:
     """Returns the next step, and the segments before it.
@@ -192,16 +188,9 @@ class Certificate:
     Args:
       input_digest: Of the fingerprint that the last one is read under.
     """
-    before, begun, step, rows, plan, values = self._now
-    last = dataclasses.replace(
-      begun,
-      last=step,
-      input=input_digest,
-      rows=rows,
-      plan=plan % digests.MODULUS,
-      tokens=None if values is None else values % digests.MODULUS,
-    )
-    return step, _merged([*before, last])
+    *before, last = self._segments
+    last = dataclasses.replace(last, input=input_digest)
+    return last.last, _merged([*before, last])
 
   def segments(self, input_digest: str) -> list[Segment]:
     """Returns the segments so far; see `now`."""

@@ -94,9 +94,11 @@ def warn_once(asked: str, reason: str) -> None:
 
 
 def on_accelerators(sharding: placement.ShardingTree) -> bool:
-  shardings = sharding.values() if isinstance(sharding, Mapping) else [sharding]
-  devices = {device for each in shardings for device in each.device_set}
-  return all(device.platform != "cpu" for device in devices)
+  return all(
+    device.platform != "cpu"
+    for each in placement.shardings_of(sharding)
+    for device in each.device_set
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,16 +53,12 @@ def data_loader(
     # Reads of a local store do not block: a thread only adds hand-overs.
     "read_options": grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
   }
-  if not worker_count and all(
-    isinstance(operation, step_records.Transform) for operation in operations
-  ):
+  if not worker_count:
     return step_records.StepLoader(source, sampler, operations, **options)
-  options |= {
-    "data_source": source,
-    "sampler": sampler,
-    "operations": operations,
-    "worker_count": worker_count,
-  }
-  if worker_count:
-    return workers.WorkerLoader(**options)
-  return grain.DataLoader(**options)
+  return workers.WorkerLoader(
+    data_source=source,
+    sampler=sampler,
+    operations=operations,
+    worker_count=worker_count,
+    **options,
+  )

@@ -63,7 +63,7 @@ class Reader:
     self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._closing = False
-    self._iterator: Any = None
+    self._source: Any = None
     # Processes of any reader's workers, and of this one's, by their number.
     self._children: dict[Any, Any] = {}
     self._workers: dict[int, Any] = {}
@@ -80,7 +80,7 @@ class Reader:
   @property
   def _memory(self) -> Any:
     """What workers share with this process; None without workers."""
-    return getattr(self._iterator, "memory", None)
+    return getattr(self._source, "memory", None)
 
   def worker_counts(self) -> list[int]:
     """Returns what workers have read; see `reads.counts`."""
@@ -182,7 +182,7 @@ class Reader:
 
   def _run(self, loader: Any, place: Callable) -> None:
     try:
-      self._iterator = iterator = iter(loader)
+      self._source = iterator = iter(loader)
       iterator.start_prefetch()
       for step, batch in enumerate(iterator, self._first_step):
         if self._memory is not None:
@@ -199,7 +199,7 @@ class Reader:
     # From here on workers end because they are told to.
     self._closing = True
     if self._memory is not None:
-      self._iterator.stop_workers()
+      self._source.stop_workers()
       self._memory.close()
 
   def _beats(self) -> int:

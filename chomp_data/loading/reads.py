@@ -133,15 +133,7 @@ class Reads:
         planned_examples=planned,
         unique_examples=unique,
         spans=spans,
-        logical_reads=counters.logical_reads,
-        coalesced_ranges=counters.coalesced_ranges,
-        chunks_fetched=counters.chunks_fetched,
-        bytes_fetched=counters.bytes_fetched,
-        cache_hits=counters.cache_hits,
-        requests=counters.requests,
-        retries=counters.retries,
-        corrupt=counters.corrupt,
-        bytes_transferred=counters.bytes_transferred,
+        **{name: getattr(counters, name) for name in _FIELDS[4:]},
       )
     return out
 

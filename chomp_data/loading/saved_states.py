@@ -8,6 +8,7 @@ number of processes and workers. It says which checkpoint it was saved in: in
 another one it belongs to another model.
 """
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -216,18 +217,11 @@ def find(workdir: str) -> dict[str, Any] | None:
       saved in another checkpoint than the one that it is in.
     StoreError: If the bucket cannot be read.
   """
-  place = opening.open_storage(workdir).directory
-  if place is None:
-    return _newest_in_bucket(workdir)
-  if not place.is_dir():
-    raise errors.StateError(
-      f"the work directory of a job must exist, got {workdir}. Give the"
-      " --workdir of its trainer."
-    )
-  one = _only_state(place)
-  if one is not None:
-    return _read(one)
-  return _newest_state(place)
+  for _, read_state in reversed(_saved(workdir)):
+    # One that is removed meanwhile is an old one.
+    with contextlib.suppress(FileNotFoundError):
+      return read_state()
+  return None
 
 
 def is_one(workdir: str) -> bool:
@@ -245,24 +239,45 @@ def every(workdir: str) -> list[dict[str, Any]]:
     StateError: As `find`, of any of them.
     StoreError: If the bucket cannot be read.
   """
-  storage = opening.open_storage(workdir)
-  if storage.directory is None:
-    names = storage.names()
-    steps = whole_steps(names)
-    states = [
-      _of_step_in_bucket(workdir, names, step, folder)
-      for step, folder in sorted(steps.items())
-    ]
-    return [state for state in states if state is not None]
-  newest = find(workdir)
-  if newest is None or is_one(workdir):
-    return [] if newest is None else [newest]
-  out = []
-  for _, path in sorted(_states(pathlib.Path(workdir))):
-    # One that is removed meanwhile is an old one.
+  states = []
+  for _, read_state in reversed(_saved(workdir)):
     with contextlib.suppress(FileNotFoundError):
-      out.append(_read(path))
-  return out
+      states.append(read_state())
+  return [state for state in reversed(states) if state is not None]
+
+
+def _saved(
+  workdir: str,
+) -> list[tuple[int, Callable[[], dict[str, Any] | None]]]:
+  """Returns the checkpoints of a run, ascending, and what reads their states.
+
+  Raises:
+    StateError: If there is no such directory.
+  """
+  storage = opening.open_storage(workdir)
+  place = storage.directory
+  if place is None:
+    names = storage.names()
+    return [
+      (step, functools.partial(_in_bucket, workdir, names, step, folder))
+      for step, folder in sorted(whole_steps(names).items())
+    ]
+  if not place.is_dir():
+    raise errors.StateError(
+      f"the work directory of a job must exist, got {workdir}. Give the"
+      " --workdir of its trainer."
+    )
+  one = _only_state(place)
+  states = [] if one is None else [(0, one)]
+  for pattern in _STATES if one is None else ():
+    for path in place.glob(pattern):
+      number = path.parent.parent.name.rpartition("_")[2]
+      # Others are still being written.
+      if number.isdecimal():
+        states.append((int(number), path))
+  return [
+    (number, functools.partial(_read, path)) for number, path in sorted(states)
+  ]
 
 
 def _only_state(place: pathlib.Path) -> pathlib.Path | None:
@@ -270,28 +285,6 @@ def _only_state(place: pathlib.Path) -> pathlib.Path | None:
     files = list(place.glob(pattern))
     if len(files) == 1:
       return files[0]
-  return None
-
-
-def _states(place: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
-  """Returns the files of states, by the numbers of their checkpoints."""
-  states: list[tuple[int, pathlib.Path]] = []
-  for pattern in _STATES:
-    for path in place.glob(pattern):
-      number = path.parent.parent.name.rpartition("_")[2]
-      # Others are still being written.
-      if number.isdecimal():
-        states.append((int(number), path))
-  return states
-
-
-def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
-  """Returns the record of the newest checkpoint's state."""
-  for _, path in sorted(_states(place), key=lambda numbered: -numbered[0]):
-    try:
-      return _read(path)
-    except FileNotFoundError:
-      continue  # It was removed meanwhile: there is a newer one.
   return None
 
 
@@ -312,35 +305,17 @@ def whole_steps(names: Iterable[str]) -> dict[int, str]:
   return folders
 
 
-def _newest_in_bucket(url: str) -> dict[str, Any] | None:
-  names = opening.open_storage(url).names()
-  steps = whole_steps(names)
-  if not steps:
-    return None
-  return _of_step_in_bucket(url, names, max(steps), steps[max(steps)])
-
-
-def _of_step_in_bucket(
+def _in_bucket(
   url: str, names: Collection[str], step: int, folder: str
 ) -> dict[str, Any] | None:
   """Returns the record of a checkpoint's state; None: it has none."""
-  name = _name_of_state(names, folder)
-  if name is None:
-    return None
-  checkpoint = name.rpartition("/")[0].rpartition("/")[0]
-  is_orbax = paths.join(checkpoint, METADATA) in names
-  return _checked(
-    state_in_bucket(url, name),
-    str(step) if is_orbax else None,
-    paths.join(url, name),
-  )
-
-
-def _name_of_state(names: Iterable[str], folder: str) -> str | None:
-  """Returns where the state of a checkpoint in a bucket lies, or None."""
   for name in names:
     if name.startswith(f"{folder}/") and name.endswith("/input.json"):
-      return name
+      checkpoint = name.rpartition("/")[0].rpartition("/")[0]
+      is_orbax = paths.join(checkpoint, METADATA) in names
+      record = state_in_bucket(url, name)
+      where = paths.join(url, name)
+      return _checked(record, str(step) if is_orbax else None, where)
   return None
 
 

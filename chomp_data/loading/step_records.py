@@ -19,7 +19,6 @@ import dataclasses
 import json
 import time
 from typing import Any
-from typing import Protocol
 
 import grain
 import numpy as np
@@ -31,22 +30,6 @@ Transform = grain.transforms.Map | grain.transforms.RandomMap
 # A record holds as many steps as are read and transformed in this time, so that
 # no batch waits long for the others of its record; or one step.
 RECORD_S = 0.01
-
-
-class Steps(Protocol):
-  """Batches by step; see `batches.BatchSource`."""
-
-  def __len__(self) -> int: ...
-
-  def __getitem__(self, index: int) -> Any: ...
-
-  def together(self, step: int, most: int) -> range:
-    """Returns at most so many steps, from one on, that `read` takes at once."""
-    ...
-
-  def read(self, steps: range) -> list[Any]:
-    """Returns the batches of steps."""
-    ...
 
 
 @dataclasses.dataclass
@@ -69,7 +52,7 @@ class _Record:
 class _Records:
   """A Grain source: record `step` holds the steps from that one on."""
 
-  def __init__(self, source: Steps, sampler: batches.StepSampler):
+  def __init__(self, source: batches.BatchSource, sampler: batches.StepSampler):
     self._source = source
     self._sampler = sampler
     self._steps = range(0)
@@ -164,7 +147,7 @@ class StepLoader(grain.DataLoader):
 
   def __init__(
     self,
-    source: Steps,
+    source: batches.BatchSource,
     sampler: batches.StepSampler,
     operations: Sequence[Transform],
     **options: Any,

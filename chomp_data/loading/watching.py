@@ -11,9 +11,9 @@ others at once, with that cause in their logs.
 
 import atexit
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import functools
 import json
@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from typing import Any
+from typing import Protocol
 import weakref
 
 from absl import logging
@@ -61,7 +62,7 @@ def _distributed() -> Any:
   return getattr(module, "global_state", None)
 
 
-class WatchedIterator:
+class WatchedIterator(Protocol):
   """An open iterator of a watched process.
 
   Attributes:
@@ -72,17 +73,11 @@ class WatchedIterator:
     known: By process, the number of its last failure that needs no answer.
   """
 
-  def __init__(self, processes: Collection[int]):
-    """Binds processes.
-
-    Args:
-      processes: Those that it shares batches with.
-    """
-    self.processes = processes
-    self.ends = True
-    self.grace_s: float = 0.0
-    self.cause: str | None = None
-    self.known: dict[int, float] = {}
+  processes: Sequence[int]
+  ends: bool
+  grace_s: float
+  cause: str | None
+  known: dict[int, float]
 
 
 class _PeerStatus:

@@ -23,7 +23,6 @@ import threading
 import traceback
 from typing import Any
 
-from absl import logging
 import grain
 
 from chomp_data import errors
@@ -69,28 +68,6 @@ def may_help(is_mapped: bool, operations: Sequence[Any]) -> bool:
 
 class EndedError(InputError):
   """A worker has ended before its batches did."""
-
-
-class SentToWorkers:
-  """A Grain source that workers make anew from its arguments.
-
-  Grain sends a source to its workers by pickling it. There it tells what it
-  reads where its parent would, and the worker ends with its parent.
-  """
-
-  def arguments(self) -> dict[str, Any]:
-    """Returns what its constructor takes, by name."""
-    raise NotImplementedError
-
-  def __getstate__(self) -> dict[str, Any]:
-    return {**self.arguments(), "verbosity": logging.get_verbosity()}
-
-  def __setstate__(self, state: dict[str, Any]) -> None:
-    logging.set_verbosity(state.pop("verbosity"))
-    logging.use_absl_handler()
-    with errors_arrive():
-      self.__init__(**state)
-    end_with_parent()
 
 
 class LastOperation:
