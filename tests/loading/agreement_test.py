@@ -315,14 +315,6 @@ def test_differences_name_processes_field_and_values(records, wanted):
   assert agreement.disagreements(records) == wanted
 
 
-def test_weights_in_proportion_are_the_same_input():
-  one, two = (
-    {"mix": {"stages": {"0": {"a": a, "b": b}}}}
-    for a, b in (("1", "2"), ("2", "4"))
-  )
-  assert agreement.disagreements([([0], one), ([1], two)]) == []
-
-
 class Service:
   """What processes tell, without JAX."""
 
@@ -362,7 +354,10 @@ def service(monkeypatch):
       thread.join(20)
 
 
-def test_who_closed_its_iterators_is_not_waited_for(service, caplog):
+def test_who_closed_its_iterators_is_not_waited_for(
+  service, caplog, monkeypatch
+):
+  monkeypatch.setattr(watching, "DEAD_BEATS", 1_000)
   watch = watching.Watch(service, 0)
   peers = agreement.Peers(watch, [0, 1, 2])
   beats = iter(range(10**9))

@@ -17,74 +17,29 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import process_input
-from chomp_data.testing import stores as testing_stores
+from tests.catalogue import runs
+from tests.golden import corpora
 
 SIZES = (1, 2, 4, 8)
 WORKERS = (0, 1, 2, 4)
 CUTS = (1, 2, 4, 5, 7)
 
 
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory):
-  root = tmp_path_factory.mktemp("sizes")
-  rng = np.random.default_rng(0)
-  for name in ("a", "b"):
-    documents = [rng.integers(3, 250, n) for n in rng.integers(1, 120, 80)]
-    testing_stores.make_store(root / name, documents)
-  return [str(root / name) for name in "ab"]
-
-
-def splice(paths):
-  rows = {"kind": "multi_splice", "num_docs": 6, "content_length": 16}
-  return rows_of({"a": {"store": paths[0], "rows": rows}})
-
-
-def packed(paths):
-  rows = {"kind": "bin", "packing_buffer_docs": 8}
-  shuffle = {"kind": "block", "window_blocks": 3}
-  source = {"store": paths[0], "rows": rows, "shuffle": shuffle}
-  return rows_of({"a": source})
-
-
-def mixed(paths):
-  sources = {
-    name: {
-      "store": path,
-      "rows": {"kind": "sequential", "shuffle_documents": "block"},
-      "shuffle": {"kind": "full"},
-    }
-    for name, path in zip("ab", paths, strict=True)
-  }
-  stages = ((0, {"a": 1, "b": 1}), (3, {"a": 1, "b": 3}), (6, {"b": 1}))
-  mix = {"kind": "token_balanced", "stages": stages}
-  return rows_of(sources, mix=mix)
-
-
-def lengths(paths):
-  return {
-    "seed": 3,
+# Of tests/catalogue, with batches that divide over all of these.
+ROWS = {"epochs": None, "global_batch_size": 8}
+LENGTHS = {"kind": "length", "lengths": (16, 32, 64), "tokens_per_batch": 512}
+RUNS = {
+  "multi_groups": ROWS,
+  "bin_ffd_block": ROWS,
+  "mix_stages": ROWS,
+  "lengths_weighted": {
     "epochs": None,
-    "remainder": "pad",
-    "document_id": True,
-    "buckets": {
-      "kind": "length",
-      "lengths": (16, 32, 64),
-      "tokens_per_batch": 512,
-    },
-    "sources": {n: {"store": p} for n, p in zip("ab", paths, strict=True)},
-  }
-
-
-def rows_of(sources, **fields):
-  return {
-    "seq_len": 32,
-    "global_batch_size": 8,
-    "seed": 3,
-    "epochs": None,
-    "document_id": True,
-    "sources": sources,
-    **fields,
-  }
+    "buckets": LENGTHS,
+    "batch_format": None,
+    "train_on_eos": None,
+    "mix": None,
+  },
+}
 
 
 class Turns:
@@ -111,6 +66,9 @@ class Turns:
 
   def certificate_sums(self, step):
     return self._at(step).certificate_sums(step)
+
+  def positions(self, step):
+    del step
 
   def count_into(self, ledger):
     del ledger
@@ -185,9 +143,12 @@ class Run:
     self.read(state, cut + 3, 2, after, other)
 
 
-@pytest.fixture(scope="module", params=[splice, packed, mixed, lengths])
-def run(request, paths):
-  return Run(request.param(paths))
+@pytest.fixture(scope="module", params=RUNS)
+def run(request, tmp_path_factory):
+  root = tmp_path_factory.mktemp("sizes")
+  with pytest.MonkeyPatch.context() as patch:
+    corpora.write_for_tests(root, patch, tmp_path_factory.mktemp("cache"))
+    yield Run(runs.data_of(request.param, root, **RUNS[request.param]))
 
 
 def test_some_changes_of_size(run):

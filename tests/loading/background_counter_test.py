@@ -4,7 +4,6 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -13,7 +12,6 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-import numpy as np
 import pytest
 
 from chomp_data import iterators
@@ -22,147 +20,41 @@ from chomp_data.loading import batches
 from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import totals
-from chomp_data.testing import stores as testing_stores
 from chomp_data.threads import background
 from chomp_data.threads import heartbeat
 from tests import laws
+from tests.catalogue import runs
+from tests.golden import corpora
 from tests.loading import late
-
-SEQ_LEN = 16
-ROWS = {
-  "sequential": {"kind": "sequential"},
-  "ffd": {"kind": "bin", "packing_buffer_docs": 8, "add_eos": True},
-  "exact": {
-    "kind": "bin",
-    "packing_buffer_docs": 8,
-    "packing_algorithm": "exact",
-    "shuffle_documents": "full",
-  },
-  "splice": {"kind": "splice"},
-}
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory):
-  """A store that trains on all of its tokens, and one that does not."""
-  rng = np.random.default_rng(0)
-  path = tmp_path_factory.mktemp("following")
-  documents = [rng.integers(3, 250, size=n) for n in rng.integers(0, 40, 200)]
-  testing_stores.make_store(path / "text", documents)
-  testing_stores.make_store(
-    path / "labelled",
-    documents,
-    levels=(0, 1),
-    label_levels=[rng.integers(0, 2, len(own)) for own in documents],
-  )
-  lengths = [len(own) for own in documents]
-  for name, sources in (("gone", "ab"), ("gone_b", "b"), ("gone_c", "c")):
-    lines = [
-      {"source": source, "document": number, **part}
-      for source in sources
-      for number, length in enumerate(lengths)
-      for part in parts_gone(number, length)
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (path / f"{name}.jsonl").write_text(text)
-  return path
+def root(tmp_path_factory):
+  """The corpora of the catalogue."""
+  root = tmp_path_factory.mktemp("counted")
+  with pytest.MonkeyPatch.context() as patch:
+    corpora.write_for_tests(root, patch, tmp_path_factory.mktemp("cache"))
+    yield root
 
 
-def parts_gone(number, length):
-  """Returns what of a document is gone: all, two pieces, or nothing."""
-  if number % 5 == 0:
-    return [{}]
-  if number % 5 == 1 and length > 9:
-    return [{"start": 1, "length": 3}, {"start": length - 2, "length": 1}]
-  return []
+# Of tests/catalogue: a run with a ledger of its own for each way to count.
+NAMES = (
+  *("sequential_block", "bin_exact_documents_full", "multi_groups"),
+  *("mix_stages", "mix_resumed", "edits_of_mix", "edits_of_lengths"),
+  *("weighed", "joined", "lengths_weighted"),
+)
+# Three sources, one of them packed.
+MIX = "mix_tokens"
+SOME = ("bin_exact_documents_full", MIX, "edits_of_mix")
 
 
-def source(path, rows, shuffle="full"):
-  return {"store": str(path), "rows": ROWS[rows], "shuffle": {"kind": shuffle}}
+def steady(name, root):
+  """Returns a run without end, whose states are counted without its plan."""
+  return runs.data_of(name, root, epochs=None, tombstones=None, skip=None)
 
 
-def configs(path):
-  """Returns `config.data` of every kind of run, by name."""
-  text, labelled = path / "text", path / "labelled"
-  common = {"seq_len": SEQ_LEN, "global_batch_size": 4, "epochs": 2}
-  buckets = {
-    "sources": {"a": {"store": str(text)}, "b": {"store": str(labelled)}},
-    "buckets": {
-      "kind": "length",
-      "lengths": (4, 8, SEQ_LEN),
-      "tokens_per_batch": 64,
-    },
-    "epochs": 2,
-  }
-  mixed = {
-    **common,
-    "sources": {
-      "a": source(text, "ffd", "block"),
-      "b": source(labelled, "sequential"),
-      "c": source(text, "splice"),
-    },
-    "mix": {"kind": "token_balanced"},
-  }
-  return {
-    **{
-      f"{rows} {shuffle}": {
-        **common,
-        "sources": {"text": source(text, rows, shuffle)},
-      }
-      for rows in ROWS
-      for shuffle in ("full", "none")
-    },
-    "labelled": {**common, "sources": {"text": source(labelled, "ffd")}},
-    "mix": mixed,
-    "skip": {**mixed, "skip": ((3, 9), (40, 40))},
-    "sizes": {
-      **mixed,
-      "global_batch_size": None,
-      "batch_size_schedule": ((0, 4), (20, 8), (30, 2)),
-    },
-    "offsets": {
-      **mixed,
-      "mix": {
-        "kind": "token_balanced",
-        "resume_state": {
-          "datasets": [
-            {"spec": "a", "row_offset": 40},
-            {"spec": "b", "row_offset": 30},
-          ]
-        },
-      },
-    },
-    "pad": {
-      **common,
-      "remainder": "pad",
-      "epochs": 1,
-      "sources": {"text": source(text, "sequential")},
-    },
-    "gone": {**mixed, "tombstones": ((7, str(path / "gone.jsonl")),)},
-    "gone labelled": {
-      **common,
-      "sources": {"b": source(labelled, "ffd", "block")},
-      "tombstones": ((0, str(path / "gone_b.jsonl")),),
-    },
-    "gone splice": {
-      **common,
-      "sources": {"c": source(text, "splice")},
-      "tombstones": ((20, str(path / "gone_c.jsonl")),),
-      "skip": ((30, 33),),
-    },
-    "gone buckets": {
-      **buckets,
-      "tombstones": ((5, str(path / "gone.jsonl")),),
-    },
-    "buckets": buckets,
-  }
-
-
-NAMES = [*configs(pathlib.Path())]
-
-
-def test_skipped_rows_are_passed_though_no_step_after_them_is_read(stores):
-  config = configs(stores)["skip"]
+def test_skipped_rows_are_passed_though_no_step_after_them_is_read(root):
+  config = runs.data_of(MIX, root, skip=((3, 9), (40, 40)))
   alone, pipe = pipeline.build(config), pipeline.build(config)
   ledgers = []
   pipe.accounts.follow(0, lambda own: ledgers.append(own) or True)
@@ -176,8 +68,8 @@ def test_skipped_rows_are_passed_though_no_step_after_them_is_read(stores):
 @pytest.mark.parametrize("name", NAMES)
 @laws.examples(4)
 @given(data=st.data())
-def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
-  config = configs(stores)[name]
+def test_a_state_is_what_the_plan_says_at_every_step(root, name, data):
+  config = runs.data_of(name, root)
   alone = pipeline.build(config)
   last = min(alone.num_steps or 100, 100)
   steps = st.integers(0, last)
@@ -202,11 +94,13 @@ def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
 
 
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("name", ["exact full", "mix", "sizes"])
+@pytest.mark.parametrize(
+  "name", ["bin_exact_documents_full", MIX, "edits_of_mix"]
+)
 def test_a_run_that_reads_plans_nothing_for_its_states(
-  stores, name, own, monkeypatch
+  root, name, own, monkeypatch
 ):
-  config, ledgers = configs(stores)[name], []
+  config, ledgers = steady(name, root), []
   if not own:
     monkeypatch.setattr(
       batches.BatchSource, "count_into", lambda _, to: ledgers.append(to)
@@ -232,14 +126,16 @@ def test_a_run_that_reads_plans_nothing_for_its_states(
 
 
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("name", ["exact full", "mix", "sizes", "skip"])
+@pytest.mark.parametrize(
+  "name", ["bin_exact_documents_full", MIX, "edits_of_mix"]
+)
 def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
-  stores, name, own, monkeypatch
+  root, name, own, monkeypatch
 ):
   if not own:
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   monkeypatch.setattr(background, "STOP_S", 0.2)
-  config = configs(stores)[name]
+  config = steady(name, root)
   alone = pipeline.build(config).accounts
   with iterators.make_iterator(config, step=20) as it:
     may_sum = late.sums(monkeypatch)
@@ -259,18 +155,18 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
       assert {key: record.get(key) for key in want} == want
 
 
-def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
+def test_a_thread_that_fails_tells_who_saves(root, monkeypatch):
   def fail(*_, **options):
     raise OSError("an index is gone")
 
-  with iterators.make_iterator(configs(stores)["mix"], step=20) as it:
+  with iterators.make_iterator(runs.data_of(MIX, root), step=20) as it:
     monkeypatch.setattr(totals.PlanTotals, "at", fail)
     next(it)
     with pytest.raises(OSError, match="an index is gone"):
       it.saving()()
 
 
-def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
+def test_all_threads_have_ended_once_an_iterator_is_closed(root, monkeypatch):
   """Also one that counts what came before, in parts that take long."""
   before = set(threading.enumerate())
   begun, parts = threading.Event(), []
@@ -286,7 +182,7 @@ def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
   totals_at = totals.PlanTotals.at
   monkeypatch.setattr(totals.PlanTotals, "at", counts)
   monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
-  it = iterators.make_iterator(configs(stores)["mix"], step=20)
+  it = iterators.make_iterator(runs.data_of(MIX, root), step=20)
   next(it)
   assert begun.wait(30)
   it.close()
@@ -294,19 +190,17 @@ def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
   assert len(parts) < 50
 
 
-def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
-  stores, monkeypatch
-):
+def test_an_iterator_is_closed_while_its_checkpoint_is_saved(root, monkeypatch):
   may_sum = late.sums(monkeypatch)
   monkeypatch.setattr(background, "STOP_S", 0.2)
-  it = iterators.make_iterator(configs(stores)["mix"], step=20)
+  it = iterators.make_iterator(runs.data_of(MIX, root), step=20)
   next(it)
   state = it.saving()
   it.close()
   may_sum.set()
   record = json.loads(state())
   want = json.loads(
-    json.dumps(pipeline.build(configs(stores)["mix"]).accounts.record(21))
+    json.dumps(pipeline.build(runs.data_of(MIX, root)).accounts.record(21))
   )
   assert record["step"] == 21
   assert {key: record.get(key) for key in want} == want
@@ -315,7 +209,7 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
 @pytest.mark.parametrize(
   "end", ["leave open", pytest.param("close", marks=pytest.mark.slow)]
 )
-def test_no_thread_runs_when_the_interpreter_finalizes(stores, end):
+def test_no_thread_runs_when_the_interpreter_finalizes(root, end):
   """One that was inside TensorStore would abort the process."""
   program = textwrap.dedent("""
     import atexit, json, sys, threading, time
@@ -344,7 +238,7 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores, end):
     if sys.argv[2] == "close":
       batches.close()
   """)
-  data = json.dumps(configs(stores)["mix"])
+  data = json.dumps(runs.data_of(MIX, root))
   ran = subprocess.run(
     [sys.executable, "-c", program, data, end],
     env={**os.environ, "JAX_PLATFORMS": "cpu"},

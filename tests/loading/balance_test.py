@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Balance is a placement: steps hold the same rows, for any shards."""
 
-import copy
 import json
 
 import hypothesis
@@ -321,10 +320,7 @@ def filler(data):
 @pytest.mark.parametrize(
   ("layout", "num_processes", "shards"),
   [
-    ("contiguous", 1, 2),
-    ("contiguous", 2, 4),
     ("interleaved", 2, 4),
-    ("shared", 2, 2),
     ("sequence", 2, 2),
   ],
 )
@@ -341,33 +337,6 @@ def test_processes_put_the_same_global_batch_together(
     pipe.num_steps,
     order=lambda step: pipe.row_order(step, {"32": shards}),
   )
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_over_other_processes(stores, tmp_path):
-  data = config(stores, ("ffd", "sequential"), balance="attention")
-  directory = str(tmp_path / "checkpoints")
-  pipe = pipeline.build(data)
-  for layout, num_processes, shards, first, last in (
-    ("contiguous", 2, 4, 0, 3),
-    ("contiguous", 1, 2, 3, 5),
-    ("shared", 2, 2, 5, pipe.num_steps),
-  ):
-    steps = sharding_test.run(
-      copy.deepcopy(data),
-      layout,
-      num_processes,
-      directory=directory,
-      restore=first > 0,
-      stop_at=last,
-    )
-    sharding_test.check(
-      data,
-      steps,
-      first,
-      last,
-      order=lambda step, n=shards: pipe.row_order(step, {"32": n}),
-    )
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@
 import json
 
 import grain
-import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
@@ -22,40 +21,6 @@ from tests.loading import late
 
 def rest(iterator):
   return [batch_hashes.batch_sha256(batch) for batch in iterator]
-
-
-def test_model_and_input_share_one_manager(data, tmp_path):
-  model = {"w": jnp.arange(4.0)}
-  with iterators.make_iterator(data) as it:
-    for _ in range(5):
-      next(it)
-    with ocp.CheckpointManager(tmp_path / "c") as manager:
-      manager.save(
-        5,
-        args=ocp.args.Composite(
-          model=ocp.args.StandardSave(model),
-          input=checkpoint.InputSave(it),
-        ),
-      )
-      # Later batches must not leak into a save that is still under way.
-      wanted = rest(it)
-      manager.wait_until_finished()
-  with (
-    iterators.make_iterator({**data, "worker_count": 1}) as it,
-    ocp.CheckpointManager(tmp_path / "c") as manager,
-  ):
-    restored = manager.restore(
-      5,
-      args=ocp.args.Composite(
-        model=ocp.args.StandardRestore(
-          jax.tree.map(ocp.utils.to_shape_dtype_struct, model)
-        ),
-        input=checkpoint.InputRestore(it),
-      ),
-    )
-    np.testing.assert_array_equal(restored.model["w"], model["w"])
-    assert it.step == 5
-    assert rest(it) == wanted
 
 
 def test_training_goes_on_while_what_came_before_a_seek_is_summed(
@@ -75,45 +40,6 @@ def test_training_goes_on_while_what_came_before_a_seek_is_summed(
   record = json.loads((tmp_path / "c/11/input/input.json").read_text())
   assert record["step"] == record["checkpoint_step"] == 11
   assert record["accounts"] == wanted
-
-
-def test_a_checkpoint_of_another_config_is_refused(data, tmp_path):
-  with ocp.CheckpointManager(tmp_path / "c") as manager:
-    manager.save(
-      0,
-      args=ocp.args.Composite(
-        input=checkpoint.InputSave(iterators.make_iterator(data))
-      ),
-    )
-    manager.wait_until_finished()
-    other = iterators.make_iterator({**data, "seed": 4})
-    with pytest.raises(
-      state_lib.StateError, match=r"seed: state has 3, config has 4"
-    ):
-      manager.restore(
-        0,
-        args=ocp.args.Composite(input=checkpoint.InputRestore(other)),
-      )
-
-
-def test_an_altered_checkpoint_file_is_refused(data, tmp_path):
-  with ocp.CheckpointManager(tmp_path / "c") as manager:
-    manager.save(
-      0,
-      args=ocp.args.Composite(
-        input=checkpoint.InputSave(iterators.make_iterator(data))
-      ),
-    )
-    manager.wait_until_finished()
-    path = tmp_path / "c" / "0" / "input" / "input.json"
-    path.write_text(path.read_text().replace('"step": 0', '"step": 1'))
-    with pytest.raises(state_lib.StateError, match="digest"):
-      manager.restore(
-        0,
-        args=ocp.args.Composite(
-          input=checkpoint.InputRestore(iterators.make_iterator(data))
-        ),
-      )
 
 
 def save_two(it, directory, **options):
@@ -277,28 +203,6 @@ def test_orbax_v1_refuses_the_input_of_another_run_or_checkpoint(
     newer.unlink()
     with pytest.raises(state_lib.StateError, match=r"got no file"):
       checkpointer.load_checkpointables(50, {"iter": it})
-
-
-@pytest.mark.parametrize(
-  "worker_count", [0, pytest.param(1, marks=pytest.mark.slow)]
-)
-def test_an_iterator_goes_back_to_where_it_was_made(data, worker_count):
-  pipe = pipeline.build({**data, "worker_count": worker_count})
-  wanted = [
-    batch_hashes.batch_sha256(pipe.batch(step))
-    for step in range(pipe.num_steps)
-  ]
-  with iterators.make_iterator(pipe, step=3) as it:
-    next(it)
-    it.seek(pipe.num_steps)
-    assert rest(it) == []
-    it.seek(3)
-    assert it.step == 3
-    assert rest(it) == wanted[3:]
-    for wrong in (-1, pipe.num_steps + 1):
-      with pytest.raises(IndexError, match=rf"got {wrong}\."):
-        it.seek(wrong)
-    assert it.step == pipe.num_steps
 
 
 def test_an_iterator_that_seeks_counts_as_one_that_was_there(data):

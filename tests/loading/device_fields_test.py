@@ -236,16 +236,6 @@ def test_two_processes_hold_the_same(corpora, layout, workers):
   sharding_test.check(data, steps, 0, pipeline.build(data).num_steps)
 
 
-@pytest.mark.slow
-def test_rows_beyond_those_of_the_run_are_zeros_on_devices(corpora):
-  data = config(
-    corpora, global_batch_size=3, batch_format="chomp", device_fields="always"
-  )
-  steps = sharding_test.run(data, "contiguous", 2, device_rows=4)
-  last = pipeline.build(data).num_steps
-  sharding_test.check(data, steps, 0, last, device_rows=4)
-
-
 def batches(data, step=0, count=3, **options):
   with chomp_data.make_iterator(data, step=step, **options) as iterator:
     return [jax.device_get(next(iterator)) for _ in range(count)]
@@ -339,17 +329,6 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
   monkeypatch.setattr(device_fields, "on_accelerators", lambda sharding: True)
   assert on_devices(device_fields="auto")
   assert not on_devices()
-
-
-def test_where_fields_are_made_is_in_no_fingerprint(corpora):
-  pipes = [
-    pipeline.build(config(corpora, **options))
-    for options in (
-      {},
-      *({"device_fields": name} for name in ("auto", "always", "never")),
-    )
-  ]
-  assert all(own.fingerprint == pipes[0].fingerprint for own in pipes)
 
 
 def test_what_jax_is_told_to_refuse_elsewhere_is_no_matter(corpora):

@@ -99,7 +99,7 @@ def test_steps_beyond_all_row_numbers_are_refused(data):
       endless.plan(step)
 
 
-@pytest.mark.parametrize("worker_count", [0, slow(1), slow(2), slow(3)])
+@pytest.mark.parametrize("worker_count", [0, slow(3)])
 def test_the_stream_does_not_depend_on_workers(data, worker_count):
   wanted = reference(data)
   found, kept = [], []
@@ -165,16 +165,6 @@ def test_the_bound_of_a_step_is_that_of_the_run(data, epochs):
       iterators.make_iterator({**data, "epochs": epochs}, step=step)
 
 
-@pytest.mark.parametrize("state", [5, None, {"step": 3}, "{}", [1]], ids=str)
-def test_a_state_that_is_not_bytes_is_a_type_error(data, state):
-  it = iterators.make_iterator(data)
-  with pytest.raises(
-    TypeError, match=r"`state` must be bytes.*, got"
-  ) as caught:
-    it.set_state(state)
-  assert repr(state) in str(caught.value)
-
-
 def test_a_state_may_be_any_bytes(data):
   state = iterators.make_iterator(data, step=4).get_state()
   for kind in (bytes, bytearray, memoryview):
@@ -183,15 +173,7 @@ def test_a_state_may_be_any_bytes(data):
     assert it.step == 4
 
 
-def test_the_state_is_of_the_last_batch_handed_out(data):
-  with iterators.make_iterator({**data, "prefetch": 8}) as it:
-    for _ in range(5):
-      next(it)
-    assert json.loads(it.get_state())["step"] == it.step == 5
-
-
-@pytest.mark.parametrize("worker_count", [0, slow(2)])
-def test_an_endless_run_goes_on_and_resumes_far_out(data, worker_count):
+def test_an_endless_run_goes_on_and_resumes_far_out(data):
   endless = {**data, "epochs": None}
   pipe = pipeline.build(endless)
   assert pipe.num_steps is None
@@ -201,7 +183,7 @@ def test_an_endless_run_goes_on_and_resumes_far_out(data, worker_count):
   from chomp_data.loading import state as state_lib
 
   far = state_lib.encode(step, state["fingerprint"], state["topology"])
-  with iterators.make_iterator({**endless, "worker_count": worker_count}) as it:
+  with iterators.make_iterator(endless) as it:
     it.set_state(far)
     for offset in range(3):
       assert batch_hashes.batch_sha256(next(it)) == batch_hashes.batch_sha256(
@@ -209,22 +191,9 @@ def test_an_endless_run_goes_on_and_resumes_far_out(data, worker_count):
       )
 
 
-class Double(grain.transforms.Map):
-  def map(self, element):
-    return {**element, "tokens": element["tokens"] * 2}
-
-
 class Draw(grain.transforms.RandomMap):
   def random_map(self, element, rng):
     return {**element, "draw": rng.random((len(element["tokens"]),))}
-
-
-def test_transforms_over_batches_are_applied_in_every_place(data):
-  pipe = pipeline.build(data)
-  with iterators.make_iterator(pipe, operations=[Double()]) as it:
-    np.testing.assert_array_equal(
-      next(it)["tokens"], pipe.batch(0)["tokens"] * 2
-    )
 
 
 @pytest.mark.slow
@@ -241,22 +210,6 @@ def test_random_transforms_are_seeded_by_step(data):
   all_draws = draws(0, 0)
   np.testing.assert_array_equal(draws(2, 2)[:2], all_draws[2:])
   assert len(np.unique(all_draws)) == all_draws.size
-
-
-def test_maxtext_format_shifts_targets_and_keeps_the_loss(data):
-  pipe = pipeline.build(data)
-  canonical = pipe.batch(0)
-  batch = pipeline.build({**data, "batch_format": "maxtext"}).batch(0)
-  assert set(batch) == {
-      "inputs", "targets", "inputs_position", "targets_position",
-      "inputs_segmentation", "targets_segmentation",
-  }  # fmt: skip
-  trained = batch["targets_segmentation"] != 0
-  np.testing.assert_array_equal(trained, canonical["loss_mask"])
-  row, column = np.nonzero(trained)
-  np.testing.assert_array_equal(
-    batch["targets"][row, column], canonical["tokens"][row, column + 1]
-  )
 
 
 class Broken(grain.transforms.Map):
@@ -303,13 +256,12 @@ def still_alive(processes, wait_s=10):
   return left
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", slow("SIGTERM")])
-def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
+def test_a_dead_worker_is_an_error_and_never_lost_batches(data):
   endless = {**data, "epochs": None, "worker_count": 2}
   wanted = pipeline.build(endless)
   with iterators.make_iterator(endless) as it:
     workers = workers_of(it)
-    os.kill(workers[0].pid, getattr(signals, signal))
+    os.kill(workers[0].pid, signals.SIGKILL)
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
       for _ in range(10_000):
         step = it.step
@@ -362,8 +314,7 @@ def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
-def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
+def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path):
   program = tmp_path / "main.py"
   program.write_text(
     textwrap.dedent("""
@@ -392,7 +343,7 @@ def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
   with main.stdout as lines:
     pids = [int(pid) for pid in lines.readline().split()]
   assert len(pids) == 2
-  main.send_signal(getattr(signals, signal))
+  main.kill()
   main.wait()
   deadline = time.monotonic() + 5
   while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:

@@ -3,7 +3,6 @@
 """Batches of workers arrive as they are, in memory that is used again."""
 
 import contextlib
-import dataclasses
 import gc
 import mmap
 import os
@@ -278,11 +277,3 @@ def test_a_small_shared_memory_is_no_obstacle(tmp_path, size, count):
   )
   assert ran.stdout == f"workers: {count}\n", ran.stderr
   assert ("has no room for their locks" in ran.stderr) == (not count)
-
-
-def test_what_is_handed_over_is_small():
-  board, (worker,) = pair()
-  handed = sent(worker, {"tokens": np.zeros((64, 4_096), np.int32)})
-  assert len(pickle.dumps(handed)) < 1_000
-  assert dataclasses.asdict(handed)["buffer"] == 0
-  assert board.take(handed)["tokens"].shape == (64, 4_096)

@@ -285,19 +285,6 @@ def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   assert rows_of(mix.plan(found)) == rows_of(part.plan(np.arange(taken)))
 
 
-def test_a_stage_that_is_appended_moves_no_row_of_a_mix_with_lanes(
-  texts, store
-):
-  first = mixed(texts[0], store, later={3: {"text": 1}})
-  then = mixed(
-    texts[0], store, later={3: {"text": 1}, 6: {"text": 1, "bins": 2}}
-  )
-  for step in range(6):
-    np.testing.assert_array_equal(
-      first.canonical(step)["tokens"], then.canonical(step)["tokens"]
-    )
-
-
 def test_sources_of_a_mix_have_the_same_lanes(texts, store):
   with pytest.raises(schema.ConfigError, match="with the same shuffle"):
     mixed(texts[0], store, {"text": 4, "bins": 8})

@@ -167,17 +167,6 @@ def test_a_whole_run_is_the_same_with_any_records(pipe, sized, monkeypatch):
       assert len(sizes) == 1
 
 
-def test_a_state_of_any_step_restores_with_other_records(pipe, sized):
-  sized(1)
-  wanted = read(pipe)
-  for step, state in enumerate(wanted.states):
-    for size in (1, *SIZES)[step % 3 :][:2]:
-      sized(size)
-      found = read(pipe, state=state, most=9)
-      assert found.hashes == wanted.hashes[step : step + 9]
-      assert found.states == wanted.states[step : step + 10]
-
-
 def test_random_transforms_are_those_of_single_steps(pipe, sized):
   sized(1)
   wanted = read(pipe, [Noise()])
@@ -185,38 +174,3 @@ def test_random_transforms_are_those_of_single_steps(pipe, sized):
     sized(size)
     found = read(pipe, [Noise()], step=step)
     assert found.hashes == wanted.hashes[step:]
-
-
-def test_stock_states_are_those_of_single_steps(pipe, sized):
-  def loader():
-    return iter(pipeline.Pipeline.data_loader(pipe, operations=[Noise()]))
-
-  sized(1)
-  single, states, hashes = loader(), [], []
-  for _ in range(steps_of(pipe)):
-    states.append(single.get_state())
-    hashes.append(batch_hashes.batch_sha256(next(single)))
-  for size in SIZES:
-    sized(size)
-    several = loader()
-    for step, state in enumerate(states):
-      assert several.get_state() == state
-      assert batch_hashes.batch_sha256(next(several)) == hashes[step]
-    for step in range(0, len(states), 3):
-      several.set_state(states[step])
-      assert batch_hashes.batch_sha256(next(several)) == hashes[step]
-
-
-def test_two_processes_hold_the_rows_of_one(root, sized):
-  pipe = built("mix_stages", root)
-  sized(8)
-  half = pipe.global_batch_size // 2
-  halves = [
-    iter(pipe.data_loader(np.arange(first, first + half)))
-    for first in (0, half)
-  ]
-  for step in range(steps_of(pipe)):
-    parts = [next(own) for own in halves]
-    for name, value in pipe.batch(step).items():
-      both = np.concatenate([part[name] for part in parts])
-      np.testing.assert_array_equal(both, value)

@@ -5,16 +5,13 @@
 import hashlib
 import pathlib
 
-import jax
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import verifying
-from chomp_data.loading import placement
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.rows import buckets
 from tests.loading import processes
 
 
@@ -57,8 +54,6 @@ def check(data, steps, first, last, device_rows=None, order=None):
 @pytest.mark.parametrize(
   ("layout", "num_processes"),
   [
-    pytest.param("contiguous", 1, marks=pytest.mark.slow),
-    pytest.param("contiguous", 2, marks=pytest.mark.slow),
     pytest.param("contiguous", 4, marks=pytest.mark.slow),
     ("shared", 2),
   ],
@@ -67,8 +62,7 @@ def test_global_batches_are_the_same_for_any_processes(
   data, layout, num_processes
 ):
   """Other layouts, of all kinds of runs: tests/catalogue."""
-  workers = 1 if layout == "contiguous" and num_processes == 2 else 0
-  steps = run({**data, "worker_count": workers}, layout, num_processes)
+  steps = run(data, layout, num_processes)
   check(data, steps, 0, 26)
 
 
@@ -104,46 +98,6 @@ def test_processes_save_one_certificate(data, tmp_path, layout, change):
   certified(data, **own, step=5)
   run(data, layout, 2, stop_at=8, restore=True, **own)
   certified(data, **own, step=8)
-
-
-@pytest.mark.parametrize("axis_types", [None, "Auto", "Explicit"])
-def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(axis_types):
-  num_rows, width = 4, 512
-  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  if axis_types is not None:
-    kind = getattr(jax.sharding.AxisType, axis_types)
-    mesh = jax.make_mesh((1,), ("data",), (kind,), devices=jax.devices()[:1])
-    spec = jax.sharding.PartitionSpec("data")
-    sharding = jax.sharding.NamedSharding(mesh, spec)
-  bucket = buckets.Bucket("512", num_rows, (width,))
-  place = placement.Placer(sharding, {"512": np.arange(num_rows)}, [bucket])
-  first, kept = None, []
-  for step in range(4):
-    batch = {
-      "tokens": np.full((num_rows, width), step, np.int32),
-      "loss_mask": np.full((num_rows, 8), bool(step % 2)),
-      "document_id": np.full((num_rows, 2), step - 1),
-      "weight": np.full(num_rows, step, np.float32),
-      "cast": np.full(num_rows, step, np.float64),
-      "strided": np.full((num_rows, 8), step, np.int32)[:, ::2],
-    }
-    if step % 2:
-      # Cast by JAX, so that all of them are put as usual.
-      del batch["cast"]
-    with jax.transfer_guard_host_to_device("disallow"):
-      placed = place(batch)
-    kept.append((placed, {name: own.tolist() for name, own in batch.items()}))
-    found = {
-      name: (own.aval, own.sharding, own.committed, own.weak_type)
-      for name, own in placed.items()
-      if name != "cast"
-    }
-    first = first or found
-    assert found == first
-    assert {own.sharding for own in placed.values()} == {sharding}
-  del batch
-  for placed, values in kept:
-    assert {name: own.tolist() for name, own in placed.items()} == values
 
 
 @pytest.mark.slow

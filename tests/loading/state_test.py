@@ -108,19 +108,6 @@ def test_a_renamed_source_is_refused(data):
     iterators.make_iterator(renamed).set_state(saved)
 
 
-def test_a_moved_store_other_workers_and_key_order_are_no_difference(
-  data, store_path, tmp_path
-):
-  saved = iterators.make_iterator(data).get_state()
-  moved = tmp_path / "moved"
-  moved.symlink_to(store_path)
-  same = changed(data, "sources.text.store", str(moved))
-  same = changed(same, "worker_count", 2)
-  same = changed(same, "prefetch", 5)
-  same = dict(reversed(same.items()))
-  iterators.make_iterator(same).set_state(saved)
-
-
 def test_what_is_allowed_is_told_with_what_follows(data, caplog):
   saved = iterators.make_iterator(data, step=5).get_state()
   other = changed(changed(data, "seed", 4), "batch_format", "maxtext")
@@ -497,8 +484,10 @@ ALONE = {"text": 0.3}
 BOTH = {"text": 1, "another": 1}
 
 
-@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
-@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize(
+  ("kind", "unit"),
+  zip(ROWS, ("rows", "loss_tokens", "tokens"), strict=True),
+)
 def test_a_run_of_one_source_grows_into_a_mix(
   store_path, other_path, kind, unit
 ):
@@ -528,27 +517,6 @@ def test_a_run_of_one_source_grows_into_a_mix(
     pytest.raises(state_lib.StateError, match=r"mix\.stages\.7: state has ano"),
   ):
     it.set_state(state)
-
-
-def test_a_source_of_longer_rows_only_adds_empty_places_to_document_id(
-  store_path, other_path
-):
-  one = one_source(store_path, "multi_splice")
-  mixed = grown(one, other_path, [(0, ALONE), (7, BOTH)])
-  mixed["sources"]["another"] = {
-    "store": other_path,
-    "rows": {"kind": "sequential"},
-  }
-  before, after = pipeline.build(one), pipeline.build(mixed)
-  for step in range(7):
-    past, now = before.batch(step), after.batch(step)
-    ids, wider = past.pop("document_id"), now.pop("document_id")
-    assert set(past) == set(now)
-    for name, value in past.items():
-      np.testing.assert_array_equal(now[name], value, name)
-    assert ids.shape[1] < wider.shape[1]
-    np.testing.assert_array_equal(wider[:, : ids.shape[1]], ids)
-    assert (wider[:, ids.shape[1] :] == -1).all()
 
 
 def test_a_mix_that_has_served_one_source_goes_on_as_that_source(

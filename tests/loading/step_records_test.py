@@ -144,22 +144,6 @@ def test_states_are_grains_at_every_step(size, first_step):
   assert rest(loader(size, first_step)) == wanted
 
 
-def test_grains_handler_saves_and_restores_at_every_inner_step(tmp_path):
-  handler = grain.checkpoint.CheckpointHandler()
-  for done in range(10):
-    it = iter(loader(4))
-    for _ in range(done):
-      next(it)
-    (tmp_path / str(done)).mkdir()
-    args = grain.checkpoint.CheckpointSave(it)
-    handler.save(tmp_path / str(done), args=args)
-    again = iter(loader(4))
-    handler.restore(
-      tmp_path / str(done), args=grain.checkpoint.CheckpointRestore(again)
-    )
-    assert rest(again) == rest(it) == [(n, 2 * n) for n in range(done, STEPS)]
-
-
 def test_a_state_of_another_source_is_refused():
   class Other(Source):
     def __repr__(self):
@@ -222,12 +206,3 @@ def test_random_transforms_have_the_generator_of_a_step(size):
     again = iter(loader(None, operations=operations))
     again.set_state(it.get_state())
     assert int(next(again)["more"]) == int(next(it)["more"]) == wanted[done][1]
-
-
-def test_other_transforms_are_grains_own_affair():
-  class Odd(grain.transforms.Filter):
-    def filter(self, element):
-      return element["step"] % 2 == 1
-
-  found = feed.data_loader(Source(8), operations=[Odd()])
-  assert [int(b["step"]) for b in found] == [*range(1, STEPS, 2)]

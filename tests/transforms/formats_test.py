@@ -7,7 +7,6 @@ import itertools
 import pathlib
 import re
 
-import grain
 import hypothesis
 import numpy as np
 import pytest
@@ -35,21 +34,6 @@ FIELDS = {
   },
 }  # fmt: skip
 FIELDS["huggingface"] = FIELDS["chomp"]
-# What a trainer's own code takes of a batch; docs/formats.md says where each
-# was read. The names on the right are what is asked of a batch by name.
-CONSUMERS = {
-  # get_shaped_batch: all of them, and nothing else.
-  "maxtext": (
-    "inputs", "inputs_position", "inputs_segmentation",
-    "targets", "targets_position", "targets_segmentation",
-  ),
-  # GrugLmExample and LmExample.causal; the mask is made of segment_ids.
-  "levanter": ("tokens", "loss_weight", "segment_ids"),
-  # _constrain_input_batch, of two axes, less those that no text LM has.
-  "axlearn": (
-    "input_ids", "target_labels", "input_segment_ids", "input_positions",
-  ),
-}  # fmt: skip
 # Without those that are another name of one.
 NAMES = [name for name, spec in formats.FORMATS.items() if spec.name is None]
 
@@ -194,14 +178,6 @@ def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
     assert batch[field] is before[field]
 
 
-@pytest.mark.parametrize("name", CONSUMERS)
-def test_a_format_has_the_fields_that_its_trainer_asks_for(name):
-  batch = formatted(example(), name)
-  assert set(CONSUMERS[name]) <= set(batch)
-  if name == "maxtext":
-    assert set(CONSUMERS[name]) == set(batch)
-
-
 @pytest.mark.parametrize("name", formats.FORMATS)
 @laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
@@ -305,10 +281,3 @@ def test_lookahead_gives_axlearn_a_label_in_the_last_column():
   batch["next_token"] = np.asarray([23], np.int32)
   batch = formatted(batch, "axlearn")
   assert batch["target_labels"].tolist() == [[12, 13, 21, 22, 0, 23]]
-
-
-def test_formats_are_grain_transforms_without_options():
-  for name, spec in formats.FORMATS.items():
-    if name != "canonical":
-      assert issubclass(spec.transform, grain.transforms.Map)
-      assert spec.transform() == spec.transform()

@@ -3,7 +3,6 @@
 """Canonical fields beside those of a format."""
 
 import grain
-import jax
 import numpy as np
 import pytest
 
@@ -117,23 +116,6 @@ def test_they_are_in_a_fingerprint_where_they_are_set(corpora):
   assert kept == {**unset, "keep_fields": ["document_id", "source_id"]}
 
 
-def test_a_run_takes_them_up_where_that_is_allowed(corpora):
-  data = config(corpora, batch_format="maxtext")
-  with chomp_data.make_iterator(data) as batches:
-    next(batches)
-    state = batches.get_state()
-  kept = {**data, "keep_fields": ["source_id"]}
-  with chomp_data.make_iterator(kept) as batches:
-    with pytest.raises(
-      chomp_data.StateError, match=r"keep_fields: state has \[\], config has"
-    ):
-      batches.set_state(state)
-    batches.set_state(state, allow_changes=["keep_fields"])
-    check_equal(next(batches), chomp_data.build(kept).batch(1))
-    record = batches.pipeline.accounts.record(2)
-  assert record == chomp_data.build(data).accounts.record(2)
-
-
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_layouts_and_narrow_fields_take_them(corpora, name):
   names = ("source_id", "document_id", "loss_mask", "attention_mask")
@@ -152,25 +134,3 @@ def test_layouts_and_narrow_fields_take_them(corpora, name):
       check_equal(batch, pipe.batch(step))
       mask = pipe.canonical(step)["attention_mask"][:, order]
       np.testing.assert_array_equal(batch["attention_mask"], mask)
-
-
-def test_trained_tokens_by_source_in_another_format(corpora):
-  """Of MaxText's fields, which say nothing of sources."""
-  data = config(
-    corpora,
-    names=("chats", "text"),
-    batch_format="maxtext",
-    keep_fields=("source_id",),
-    num_targets=0,
-    train_on_eos=True,
-  )
-  with chomp_data.make_iterator(data) as batches:
-    names = batches.pipeline.source_names
-    counts = np.zeros(len(names), np.int64)
-    for batch in batches:
-      trained = (batch["targets_segmentation"] != 0).sum(axis=1)
-      counts += np.asarray(
-        jax.ops.segment_sum(trained, batch["source_id"], len(names))
-      )
-    accounts = batches.pipeline.accounts.at(batches.step)
-  assert counts.tolist() == [accounts[name].loss_tokens for name in names]

@@ -2,15 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transforms of loss masks and positions, on rows packed from spans."""
 
-import dataclasses
-
-import grain
 import hypothesis
 import numpy as np
 import pytest
 
-from chomp_data import pipeline
-from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import masks
 from tests import laws
 from tests.transforms import row_strategies as rows_lib
@@ -213,41 +208,3 @@ def test_eos_by_source_needs_the_sources():
   batch = batch_of(tokens=[[1, 2]], loss_mask=[[1, 0]])
   with pytest.raises(ValueError, match=r"hold `source_id`"):
     EOS(False, (1, 2)).map(batch)
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-def test_options_cannot_change_and_show_in_the_repr(transform):
-  with pytest.raises(dataclasses.FrozenInstanceError):
-    transform.enabled = True
-  assert f"enabled={transform.enabled}" in repr(transform)
-
-
-def test_transforms_run_in_grain_over_batches_of_a_store(tmp_path):
-  documents = [np.arange(n) % 7 + 2 for n in (40, 25, 60)]
-  documents = [np.append(document, 1) for document in documents]
-  testing_stores.make_store(tmp_path / "store", documents, vocab_size=16)
-  data = {
-    "seq_len": 16,
-    "global_batch_size": 4,
-    "epochs": 1,
-    "sources": {
-      "text": {
-        "store": str(tmp_path / "store"),
-        "rows": {"kind": "multi_splice", "num_docs": 3},
-      }
-    },
-  }
-  source = pipeline.batch_source(pipeline.build(data))
-  dataset = grain.MapDataset.source(source)
-  for transform in (BOUNDARY(), EOS(False, (1,)), RESET()):
-    dataset = dataset.map(transform)
-  dropped = 0
-  for step in range(len(source)):
-    plain, batch = source[step], dataset[step]
-    row, column = np.nonzero(plain["loss_mask"] & ~batch["loss_mask"])
-    assert (plain["tokens"][row, column + 1] == 1).all()
-    dropped += len(row)
-    assert not (batch["loss_mask"] & ~plain["loss_mask"]).any()
-    opens = plain["segment_ids"][:, 1:] != plain["segment_ids"][:, :-1]
-    assert (batch["positions"][:, 1:][opens] == 0).all()
-  assert dropped

@@ -209,18 +209,3 @@ def test_processes_read_their_columns_and_the_targets_of_these(corpora, kind):
     own = set(columns[2 * process]) | set(columns[2 * process + 1])
     needed = {c + d for c in own for d in range(3)}
     assert set(fetched) == needed
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_attention_over_shards_of_columns_loses_what_one_device_does(
-  corpora, kind
-):
-  """In float64, at both depths, over four devices that hold a quarter each."""
-  data = config(corpora, kind, shards=4, seq_len=64)
-  (losses,) = processes.call(
-    "tests.transforms.layout_worker:losses", [{"data": data}], num_devices=4
-  )
-  assert len(losses) == chomp_data.build(data).num_steps
-  for sharded, whole in losses:
-    assert whole[0] > 0
-    np.testing.assert_allclose(sharded, whole, rtol=1e-13)
