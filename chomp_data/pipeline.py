@@ -37,6 +37,7 @@ from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
 from chomp_data.plans import balance as balance_lib
 from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import summary
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
@@ -155,7 +156,7 @@ class Pipeline:
             f" balance, or sources.{name}.shuffle.lanes."
           )
     questions, num_steps = answers.of(self.run_plan), self.num_steps
-    yield from questions.warnings()
+    yield from summary.repeat_warnings(self.run_plan)
     if num_steps is not None:
       yield from questions.unserved(num_steps)
       yield from questions.repeat_warnings(
@@ -384,7 +385,7 @@ class Pipeline:
   def describe(self) -> str:
     """Returns the run's summary for the log: the shapes of batches first."""
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
-    shapes, *lines = answers.of(self.run_plan).describe()
+    shapes, *lines = summary.describe(self.run_plan)
     options = self.run_options.data
     of = " of" if self.run_options.kind == "rows" else ""
     head = (

@@ -13,6 +13,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.audit import steps as steps_lib
+from chomp_data.index import intervals
 
 # Spans that wait to be counted together, at least.
 LEAST_WAITING = 1 << 18
@@ -142,8 +143,8 @@ class _Totals:
     self._document = np.empty(0, np.int64)
     self._rows = np.empty(0, np.int64)
     self._tokens = np.empty(0, np.int64)
-    # Merged intervals, sorted by (document, begin).
-    self._intervals = np.empty((3, 0), np.int64)
+    # Merged spans, (document, start, length).
+    self._spans = np.empty((0, 3), np.int64)
     self._columns = np.empty((2, 0), np.int64)
     # (document, start, length, column, whether it is the first of its row).
     self._waiting: list[tuple[np.ndarray, ...]] = []
@@ -155,7 +156,7 @@ class _Totals:
     first[1:] = (row[1:] != row[:-1]) | (document[1:] != document[:-1])
     self._waiting.append((document, start, length, column, first))
     self._num_waiting += len(row)
-    counted = self._intervals.shape[1] + self._columns.shape[1]
+    counted = len(self._spans) + self._columns.shape[1]
     if self._num_waiting > max(counted, LEAST_WAITING):
       self._count()
 
@@ -176,12 +177,8 @@ class _Totals:
     tokens[old] = self._tokens
     np.add.at(tokens, new, length)
     self._document, self._rows, self._tokens = seen, rows, tokens
-    self._intervals = _merge(
-      np.concatenate(
-        [self._intervals, np.stack([document, start, start + length])],
-        axis=1,
-      )
-    )
+    spans = np.stack([document, start, length], axis=1)
+    self._spans = intervals.merged_spans(np.concatenate([self._spans, spans]))
     # One number for a document and a column.
     known = np.searchsorted(seen, self._columns[0])
     pairs = np.concatenate([[known, self._columns[1]],
@@ -192,9 +189,9 @@ class _Totals:
 
   def finish(self, name: str, store) -> Coverage:
     self._count()
-    document, begin, end = self._intervals
+    document, _, length = self._spans.T
     distinct = np.zeros(len(self._document), np.int64)
-    np.add.at(distinct, np.searchsorted(self._document, document), end - begin)
+    np.add.at(distinct, np.searchsorted(self._document, document), length)
     columns = np.zeros(len(self._document), np.int64)
     np.add.at(columns, np.searchsorted(self._document, self._columns[0]), 1)
     return Coverage(
@@ -206,21 +203,3 @@ class _Totals:
       distinct=distinct,
       columns=columns,
     )
-
-
-def _merge(intervals: np.ndarray) -> np.ndarray:
-  """Returns the union of intervals, int64[3, N] of (document, begin, end)."""
-  if not intervals.shape[1]:
-    return intervals
-  intervals = intervals[:, np.lexsort((intervals[1], intervals[0]))]
-  document, begin, end = intervals
-  # Ends grow only within a document: shift each past the ones before it.
-  _, number = np.unique(document, return_inverse=True)
-  shift = number * (int(end.max()) + 1)
-  reach = np.maximum.accumulate(end + shift)
-  opens = np.ones(len(begin), np.bool_)
-  opens[1:] = (begin + shift)[1:] > reach[:-1]
-  opens[1:] |= document[1:] != document[:-1]
-  first = np.flatnonzero(opens)
-  last = np.append(first[1:], len(begin)) - 1
-  return np.stack([document[first], begin[first], (reach - shift)[last]])

@@ -23,6 +23,7 @@ import numpy as np
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import intervals
 from chomp_data.plans import answers
 from chomp_data.plans import occurrences
 from chomp_data.plans import tombstones
@@ -91,7 +92,7 @@ def answer(
     if not of_source:
       continue
     named = np.asarray([(x.document, x.start, x.length) for x in of_source])
-    parts[name] = tombstones.merged(named)
+    parts[name] = intervals.merged_spans(named)
     unique, which = np.unique(
       np.concatenate([named, parts[name]]), axis=0, return_inverse=True
     )
@@ -231,7 +232,7 @@ def write_tombstones(
     spans = [part[name] for part in (present, listed.parts) if name in part]
     if not spans:
       continue
-    removed = tombstones.merged(np.concatenate(spans))
+    removed = intervals.merged_spans(np.concatenate(spans))
     is_whole = _is_whole(removed, by_name[name]).tolist()
     for (document, start, length), whole in zip(
       removed.tolist(), is_whole, strict=True

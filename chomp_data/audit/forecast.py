@@ -17,6 +17,7 @@ from chomp_data import pipeline
 from chomp_data.config import edits
 from chomp_data.plans import answers
 from chomp_data.plans import questions as questions_lib
+from chomp_data.plans import summary
 
 # Begins of epochs that are looked up; further ones are counted.
 _MOST_BEGINS = 8
@@ -212,7 +213,7 @@ def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
       f"{n} {float(weight / whole):.4g}" for n, weight in weights.items()
     ]
     changes.append((step, "stage", ", ".join(shares)))
-  for step, text in questions.bucket_stages():
+  for step, text in summary.bucket_stages(pipe.run_plan):
     _, _, shares = text.partition(": ")
     changes.append((step, "buckets", shares))
   if len(run_steps.sizes) > 1:

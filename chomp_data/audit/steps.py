@@ -7,30 +7,19 @@ number of the sample in its store, and padding has no span.
 """
 
 from collections.abc import Iterator
+import dataclasses
 
 import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.plans import answers
+from chomp_data.plans import batches_plan
+from chomp_data.plans import digests
+from chomp_data.plans import ledger
 from chomp_data.rows import spans as spans_lib
 
-# Rows that are planned at once, and steps of buckets.
+# Rows that are planned at once.
 BLOCK_ROWS = 65_536
-_BLOCK_STEPS = 1_024
-
-# What is compared of spans, beside their documents. A missing array is 0: no
-# token was added, and no span masked.
-_COMPARED = (
-  "row",
-  "start",
-  "length",
-  "column",
-  "segment",
-  "added_before",
-  "added_after",
-  "masked",
-)
 
 
 def num_steps(*pipes: pipeline.Pipeline, steps: int | None) -> int:
@@ -94,9 +83,9 @@ def spans_of(
   """Returns the planned spans of some steps, whose rows follow each other."""
   if pipe.sources:
     return pipe.plan(first, count)
-  questions, parts = answers.of(pipe.run_plan), []
+  parts = []
   for step in range(first, first + count):
-    numbers = questions.sample_numbers(step)
+    numbers = sample_numbers(pipe, step)
     row = np.flatnonzero(numbers >= 0)
     source, _ = pipe.run_plan.at(step)
     assert source is not None
@@ -104,14 +93,25 @@ def spans_of(
   return spans_lib.concatenated(parts)
 
 
+def sample_numbers(pipe: pipeline.Pipeline, step: int) -> np.ndarray:
+  """Returns the store's numbers of a step's arrays, int64[R]; -1 is padding."""
+  plan = pipe.run_plan
+  assert isinstance(plan, batches_plan.BatchesPlan)
+  planned = plan.planned(step)
+  assert planned.samples is not None
+  numbers = np.full(len(planned.samples), -1, np.int64)
+  real = planned.samples >= 0
+  dataset = plan.datasets[plan.source_names[planned.dataset]]
+  numbers[real] = dataset.numbers_of(planned.bucket, planned.samples[real])
+  return numbers
+
+
 def walk(
   pipe: pipeline.Pipeline, first: int, last: int
 ) -> Iterator[tuple[range, spans_lib.Spans]]:
   """Yields steps first to last - 1 in blocks, and the spans of each block."""
-  size = _block_steps(pipe)
-  for begin in range(first, last, size):
-    steps = range(begin, min(begin + size, last))
-    yield steps, spans_of(pipe, begin, len(steps))
+  for steps in ledger.groups(pipe.run_plan, first, last, BLOCK_ROWS):
+    yield steps, spans_of(pipe, steps.start, len(steps))
 
 
 def first_difference(
@@ -127,44 +127,49 @@ def first_difference(
     b: The other.
     steps: Steps of both.
   """
-  names = list(dict.fromkeys([*a.source_names, *b.source_names]))
-  same_stores = {name for name in names if _is_same_store(a, b, name)}
-  first, size, most = steps.start, 1, min(_block_steps(a), _block_steps(b))
-  while first < steps.stop:
-    count = min(size, steps.stop - first)
-    sizes = [_rows_of_steps(run, first, count) for run in (a, b)]
-    same = sizes[0] == sizes[1]
-    count = count if same.all() else int(np.argmin(same))
-    if count:
-      both = [spans_of(run, first, count) for run in (a, b)]
-      row = _first_row((a, b), both, names, same_stores)
-      if row is not None:
-        ends = np.cumsum(sizes[0][:count])
-        return first + int(np.searchsorted(ends, row, "right"))
-    first += count
-    if not same.all():
-      return first
-    # Most runs that differ do so at once.
-    size = min(4 * size, most)
+  names = {*a.source_names, *b.source_names}
+  differing = {name for name in names if not _is_same_store(a, b, name)}
+  numbers: dict[str, int] = {}
+  both = [_contents(run, steps, differing, numbers) for run in (a, b)]
+  for step, content, other in zip(steps, *both, strict=True):
+    if content != other:
+      return step
   return None
 
 
-def _block_steps(pipe: pipeline.Pipeline) -> int:
-  """Returns how many steps are planned at once."""
-  rows = max(bucket.batch_size for bucket in pipe.buckets)
-  most = max(1, BLOCK_ROWS // rows)
-  return most if pipe.run_options.kind == "rows" else min(most, _BLOCK_STEPS)
+def _contents(
+  pipe: pipeline.Pipeline,
+  steps: range,
+  differing: set[str],
+  numbers: dict[str, int],
+) -> Iterator[tuple[int, int]]:
+  """Yields the number of rows and a digest of the spans of each step.
 
-
-def _rows_of_steps(
-  pipe: pipeline.Pipeline, first: int, count: int
-) -> np.ndarray:
-  """Returns int64[count], the rows of steps."""
-  steps = np.arange(first, first + count)
-  if pipe.run_options.kind == "rows":
-    return pipe.run_plan.steps.sizes_of(pipe.run_plan.steps.data_steps(steps))
-  sizes = {bucket.name: bucket.batch_size for bucket in pipe.buckets}
-  return np.asarray([sizes[pipe.bucket_of(s)[1]] for s in steps.tolist()])
+  Args:
+    pipe: The run.
+    steps: The steps.
+    differing: The sources whose documents have other numbers in another run.
+    numbers: A number of each id of their documents, to which ids are added.
+  """
+  keys = [
+    # Samples have no ids.
+    digests.name_keys(name, *[id(pipe)] * (name in differing - {*pipe.sources}))
+    for name in pipe.source_names
+  ]
+  for group, spans in walk(pipe, steps.start, steps.stop):
+    document = spans.document.copy()
+    for source, name in enumerate(pipe.source_names):
+      if name in differing and name in pipe.sources:
+        pick = np.flatnonzero(spans.source == source)
+        ids = pipe.sources[name].store.document_ids(document[pick])
+        document[pick] = [numbers.setdefault(i, len(numbers)) for i in ids]
+    spans = dataclasses.replace(spans, document=document)
+    size = spans.num_rows // len(group)
+    rows = np.tile(np.arange(size), len(group))
+    for digest in digests.of_spans(
+      spans, np.asarray(group), rows, np.stack(keys, 1)
+    ):
+      yield size, digest
 
 
 def _is_same_store(
@@ -180,43 +185,3 @@ def _is_same_store(
     for run in (a, b)
   ]
   return bool(a.sources) == bool(b.sources) and stores[0] == stores[1]
-
-
-def _first_row(
-  runs: tuple[pipeline.Pipeline, pipeline.Pipeline],
-  both: list[spans_lib.Spans],
-  names: list[str],
-  same_stores: set[str],
-) -> int | None:
-  """Returns the first row that holds other spans."""
-  count = min(map(len, both))
-  same = np.ones(count, np.bool_)
-  for field in _COMPARED:
-    one, other = (
-      np.zeros(count, np.int64) if value is None else value[:count]
-      for value in (getattr(spans, field) for spans in both)
-    )
-    same &= one == other
-  sources = [
-    np.asarray([names.index(name) for name in run.source_names])[
-      spans.source[:count]
-    ]
-    for run, spans in zip(runs, both, strict=True)
-  ]
-  documents = [spans.document[:count] for spans in both]
-  same &= sources[0] == sources[1]
-  for number, name in enumerate(names):
-    pick = np.flatnonzero(same & (sources[0] == number))
-    ids = [part[pick] for part in documents]
-    if name not in same_stores:
-      if not all(name in run.sources for run in runs):
-        same[pick] = False
-        continue
-      ids = [
-        np.asarray(run.sources[name].store.document_ids(part))
-        for run, part in zip(runs, ids, strict=True)
-      ]
-    same[pick] = ids[0] == ids[1]
-  at = count if same.all() else int(np.argmin(same))
-  rows = [int(spans.row[at]) for spans in both if at < len(spans)]
-  return min(rows, default=None)

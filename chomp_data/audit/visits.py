@@ -68,15 +68,14 @@ def places(pipe: pipeline.Pipeline, source: str, document: int) -> trails.Trail:
     ConfigError: If there is no such source.
     IndexError: If there is no document of that number.
   """
-  questions = answers.of(pipe.run_plan)
   schema.name_among("source", source, pipe.source_names)
-  count = questions.num_documents(source)
+  count = answers.of(pipe.run_plan).num_documents(source)
   if not 0 <= document < count:
     raise IndexError(
       f"`document` must be in 0 .. {count - 1} of source {source!r}, got"
       f" {document}. Correct it."
     )
-  return questions.trail(source, document)
+  return trails.of(pipe.run_plan, source, document)
 
 
 def exposures(

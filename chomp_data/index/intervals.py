@@ -30,6 +30,31 @@ def merged(begin: np.ndarray, end: np.ndarray) -> Intervals:
   return begin[first], end[last]
 
 
+def merged_spans(spans: np.ndarray) -> np.ndarray:
+  """Returns the union of spans of documents, and joins adjacent ones.
+
+  Args:
+    spans: int64[N, 3] of document, start and length; a document of length 0
+      is kept.
+
+  Returns:
+    int64[M, 3], ascending.
+  """
+  order = np.lexsort((spans[:, 1], spans[:, 0]))
+  document, start, length = spans[order].T
+  if not len(document):
+    return spans
+  # A running maximum of ends must not cross documents, so shift each document
+  # past the ends of those before it.
+  shift = document * (int((start + length).max()) + 2)
+  reach = np.maximum.accumulate(start + length + shift)
+  opens = np.ones(len(document), np.bool_)
+  opens[1:] = (start + shift)[1:] > reach[:-1]
+  first = np.flatnonzero(opens)
+  end = (reach - shift)[np.append(first[1:], len(document)) - 1]
+  return np.stack([document[first], start[first], end - start[first]], axis=1)
+
+
 def difference(whole: Intervals, removed: Intervals) -> Intervals:
   """Returns the set difference of two sets of intervals.
 

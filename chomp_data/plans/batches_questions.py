@@ -14,8 +14,6 @@ from chomp_data.mix import mix_options
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
-from chomp_data.plans import summary
-from chomp_data.plans import trails
 from chomp_data.sources import row_labels
 
 # The most cached prefix sums.
@@ -71,10 +69,6 @@ class BatchesQuestions(questions.Questions):
     """Returns the number of documents (samples for arrays) of a dataset."""
     return self.plan.datasets[source].num_documents
 
-  def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns at which steps and rows a document, or sample, is in the run."""
-    return trails.BatchesTrail(self.plan, source, document)
-
   @property
   def _bucket_names(self) -> list[str]:
     return [bucket.name for bucket in self.plan.buckets]
@@ -118,49 +112,6 @@ class BatchesQuestions(questions.Questions):
     for number, (name, dataset) in enumerate(self.plan.datasets.items()):
       if dataset.counts.get(bucket_name):
         yield name, self.plan.planned_samples(number, bucket, first)
-
-  def sample_numbers(self, step: int) -> np.ndarray:
-    """Returns the store's numbers of a step's arrays, int64[R]; -1 is padding.
-
-    Raises:
-      TypeError: If the step holds text.
-    """
-    planned = self.plan.planned(step)
-    if planned.samples is None:
-      return super().sample_numbers(step)
-    numbers = np.full(len(planned.samples), -1, np.int64)
-    real = planned.samples >= 0
-    dataset = self.plan.datasets[self.plan.source_names[planned.dataset]]
-    numbers[real] = dataset.numbers_of(planned.bucket, planned.samples[real])
-    return numbers
-
-  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
-    """Returns passes by dataset and bucket before a step."""
-    return summary.bucket_passes(self.plan, step)
-
-  def bucket_stages(self) -> list[tuple[int, str]]:
-    """Returns (from_step, text) of each stage of the curriculum."""
-    return [
-      (step, summary.stage_text(self.plan, step, weights))
-      for step, weights in self.plan.bucket_stages or ()
-    ]
-
-  def warnings(self) -> list[str]:
-    """Returns a sentence for each bucket that a stage passes very often."""
-    lines = summary.repeat_warnings(self.plan)
-    return [f"{self.plan.path}.buckets.stages: {line}." for line in lines]
-
-  def describe(self) -> list[str]:
-    """Returns the lines for the log: shapes, buckets, stages and datasets."""
-    plan = self.plan
-    return [
-      f"in {len(plan.buckets)} static shapes"
-      f" ({plan.fingerprints['buckets']['kind']}), by"
-      f" {plan.fingerprints['mix']['unit']}",
-      *summary.bucket_lines(plan),
-      *summary.stage_lines(plan),
-      *(dataset.describe() for dataset in plan.datasets.values()),
-    ]
 
 
 def _sample_units(

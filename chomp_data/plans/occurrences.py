@@ -66,9 +66,11 @@ class _SourceOrder:
     self._name = source
     self._number = plan.source_names.index(source)
     self._source = plan.ordered[source]
-    self._documents = np.unique(parts.document)
-    length = self._source.store.bounds(parts.document)[1]
-    are_whole = (parts.begin == 0) & (parts.end >= length)
+    is_first = np.diff(parts.document, prepend=-1) > 0
+    self._documents = parts.document[is_first]
+    cut = np.flatnonzero(parts.end != WHOLE)
+    length = self._source.store.bounds(parts.document[cut])[1]
+    are_whole = (parts.begin[cut] == 0) & (parts.end[cut] >= length)
     self._are_whole = bool(are_whole.all())
     self._planned = memo.Memo(_CACHED_SPANS)
 

@@ -19,7 +19,6 @@ import numpy as np
 from chomp_data.mix import mix_options
 from chomp_data.plans import consumption
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import trails
 
 # (from data step, weights of sources by name).
 Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
@@ -163,15 +162,6 @@ class Questions(abc.ABC):
     """Returns the number of documents of a source, or of its samples."""
     return self.plan.sources[source].store.num_documents
 
-  @abc.abstractmethod
-  def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns at which steps and rows a document is in the run.
-
-    Args:
-      source: The name of the source.
-      document: The number of the document, below `num_documents`.
-    """
-
   # Tokens, as if no document were removed and no step skipped.
 
   @abc.abstractmethod
@@ -209,50 +199,9 @@ class Questions(abc.ABC):
       bucket: The number of the bucket.
     """
 
-  def sample_numbers(self, step: int) -> np.ndarray:
-    """Returns the numbers in their store of a step's samples of arrays.
-
-    Args:
-      step: The step.
-
-    Returns:
-      int64[R], -1 for padding.
-
-    Raises:
-      TypeError: If samples are text.
-    """
-    raise TypeError(
-      f"samples of step {step} must be arrays to have numbers, got text. Ask"
-      " for `plan(step)`."
-    )
-
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of a `resume_state` that name no source of the run.
 
     None if a run of this kind cannot start from offsets.
     """
     return None
-
-  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
-    """Returns how often each bucket was passed before a step.
-
-    Args:
-      step: At most the number of steps of the run.
-
-    Returns:
-      By source and bucket; empty for runs without buckets.
-    """
-    del step
-    return {}
-
-  def bucket_stages(self) -> list[tuple[int, str]]:
-    """Returns (from_step, text) of each stage of a curriculum over buckets."""
-    return []
-
-  def warnings(self) -> list[str]:
-    """Returns a sentence for each thing that a user may not have intended."""
-    return []
-
-  @abc.abstractmethod
-  def describe(self) -> list[str]:
-    """Returns the lines for the log, the shapes of batches first."""

@@ -11,7 +11,6 @@ from chomp_data.index import memo
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import rows_plan
-from chomp_data.plans import trails
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import source_units
@@ -100,10 +99,6 @@ class RowsQuestions(questions.Questions):
     rows = steps.first_row(steps.data_step(num_steps))
     return merge is not None and merge.is_long(rows)
 
-  def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns at which steps and rows a document is in the run."""
-    return trails.RowsTrail(self.plan, source, document)
-
   @memo.remembered(_CACHED)
   def _rows_before(self, data_step: int) -> dict[str, int]:
     return self.plan.rows_before(data_step)
@@ -178,19 +173,3 @@ class RowsQuestions(questions.Questions):
     """Returns entries of `resume_state` that name no source."""
     mix = self.plan.merge
     return [] if mix is None else mix.foreign_specs()
-
-  def describe(self) -> list[str]:
-    """Returns the lines for the log, the shapes of batches first."""
-    plan, steps = self.plan, self.plan.steps
-    shapes = [f"[{size}, {plan.rows.seq_len}]" for _, size in steps.sizes]
-    later = zip(shapes[1:], steps.sizes[1:], strict=True)
-    shape_texts = [
-      shapes[0],
-      *(f"{shape} from step {steps.before(at)}" for shape, (at, _) in later),
-    ]
-    lines = [", ".join(shape_texts)]
-    if plan.num_rows is not None and plan.remainder == "drop":
-      end = plan.data_steps_of(plan.num_rows)
-      lost = plan.num_rows - steps.first_row(end)
-      lines.append(f"  remainder drop: {lost} rows at the end fill no step")
-    return [*lines, plan.rows.describe()]

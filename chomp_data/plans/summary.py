@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The log lines that describe a run in buckets."""
+"""The log lines that describe a run."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -8,11 +8,43 @@ import fractions
 
 from chomp_data.mix import mix_options
 from chomp_data.plans import batches_plan
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import rows_plan
 
 _Weights = Mapping[str, fractions.Fraction]
 
 
-def bucket_lines(plan: batches_plan.BatchesPlan) -> list[str]:
+def describe(plan: plan_lib.Plan) -> list[str]:
+  """Returns the lines for the log, the shapes of batches first."""
+  if isinstance(plan, batches_plan.BatchesPlan):
+    return [
+      f"in {len(plan.buckets)} static shapes"
+      f" ({plan.fingerprints['buckets']['kind']}), by"
+      f" {plan.fingerprints['mix']['unit']}",
+      *_bucket_lines(plan),
+      *_stage_lines(plan),
+      *(dataset.describe() for dataset in plan.datasets.values()),
+    ]
+  assert isinstance(plan, rows_plan.RowsPlan)
+  steps = plan.steps
+  shapes = [f"[{size}, {plan.rows.seq_len}]" for _, size in steps.sizes]
+  later = zip(shapes[1:], steps.sizes[1:], strict=True)
+  lines = [
+    ", ".join(
+      [
+        shapes[0],
+        *(f"{shape} from step {steps.before(at)}" for shape, (at, _) in later),
+      ]
+    )
+  ]
+  if plan.num_rows is not None and plan.remainder == "drop":
+    end = plan.data_steps_of(plan.num_rows)
+    lost = plan.num_rows - steps.first_row(end)
+    lines.append(f"  remainder drop: {lost} rows at the end fill no step")
+  return [*lines, plan.rows.describe()]
+
+
+def _bucket_lines(plan: batches_plan.BatchesPlan) -> list[str]:
   """Returns a line for each bucket: its shape, and its batches in an epoch."""
   datasets, batches = plan.datasets, plan.schedule.batches_per_epoch
   lines = []
@@ -41,11 +73,11 @@ def bucket_lines(plan: batches_plan.BatchesPlan) -> list[str]:
   return lines
 
 
-def stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
+def _stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
   """Returns a line for each stage of a curriculum, with passes over buckets."""
   lines = []
   for begins, _, last, weights in _spans(plan):
-    text = f"  {stage_text(plan, begins, weights)}"
+    text = f"  {_stage_text(plan, begins, weights)}"
     if last is not None:
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in by_bucket.items())
@@ -56,7 +88,15 @@ def stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
   return lines
 
 
-def stage_text(
+def bucket_stages(plan: plan_lib.Plan) -> list[tuple[int, str]]:
+  """Returns (from data step, text) of each stage of a curriculum."""
+  if not isinstance(plan, batches_plan.BatchesPlan):
+    return []
+  stages = plan.bucket_stages or ()
+  return [(at, _stage_text(plan, at, weights)) for at, weights in stages]
+
+
+def _stage_text(
   plan: batches_plan.BatchesPlan, first: int, weights: _Weights
 ) -> str:
   """Returns where a stage begins, and the shares of its buckets."""
@@ -69,9 +109,11 @@ def stage_text(
   return f"from step {first}: {shares}"
 
 
-def repeat_warnings(plan: batches_plan.BatchesPlan) -> list[str]:
-  """Returns a warning for each bucket that a stage passes very often."""
-  lines = []
+def repeat_warnings(plan: plan_lib.Plan) -> list[str]:
+  """Returns a sentence for each bucket that a stage passes very often."""
+  lines: list[str] = []
+  if not isinstance(plan, batches_plan.BatchesPlan):
+    return lines
   for begins, first, last, _ in _spans(plan):
     if last is None:
       continue
@@ -81,10 +123,11 @@ def repeat_warnings(plan: batches_plan.BatchesPlan) -> list[str]:
         times = number - passes_before[name][bucket]
         if times > mix_options.MANY_PASSES:
           lines.append(
-            f"the stage from step {begins} gives bucket {bucket} of {name}"
+            f"{plan.path}.buckets.stages: the stage from step {begins} gives"
+            f" bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
             f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
-            " shorten the stage, or add data"
+            " shorten the stage, or add data."
           )
   return lines
 
@@ -109,14 +152,19 @@ def _spans(
 
 
 def bucket_passes(
-  plan: batches_plan.BatchesPlan, step: int
+  plan: plan_lib.Plan, step: int
 ) -> dict[str, dict[str, float]]:
   """Returns how often each bucket of each dataset was passed before a step.
 
   Args:
     plan: The run.
     step: At most the number of steps of the run.
+
+  Returns:
+    By source and bucket; empty for runs without buckets.
   """
+  if not isinstance(plan, batches_plan.BatchesPlan):
+    return {}
   return {
     name: {
       bucket: count / plan.datasets[name].counts[bucket]

@@ -25,6 +25,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import intervals
 from chomp_data.pack import pairs
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import tombstones as tombstones_lib
@@ -86,7 +87,7 @@ class Tombstones:
       )
       for name, spans in file_spans.items():
         previous = so_far.get(name, np.empty((0, 3), np.int64))
-        so_far[name] = merged(np.concatenate([previous, spans]))
+        so_far[name] = intervals.merged_spans(np.concatenate([previous, spans]))
       self._levels.append(
         {numbers[n]: _removed(v, by_name[n]) for n, v in so_far.items()}
       )
@@ -415,23 +416,6 @@ def _whole_pairs(spans: np.ndarray, store: stores.Store) -> np.ndarray:
   return np.stack([document, np.zeros_like(document), length], axis=1)
 
 
-def merged(spans: np.ndarray) -> np.ndarray:
-  """Returns int64[N, 3] ascending; adjacent and overlapping spans merged."""
-  order = np.lexsort((spans[:, 1], spans[:, 0]))
-  document, start, length = spans[order].T
-  if not len(document):
-    return spans
-  # A running maximum of ends must not cross documents, so shift each document
-  # past the ends of those before it.
-  shift = document * (int((start + length).max()) + 2)
-  reach = np.maximum.accumulate(start + length + shift)
-  opens = np.ones(len(document), np.bool_)
-  opens[1:] = (start + shift)[1:] > reach[:-1]
-  first = np.flatnonzero(opens)
-  end = (reach - shift)[np.append(first[1:], len(document)) - 1]
-  return np.stack([document[first], start[first], end - start[first]], axis=1)
-
-
 def _removed(
   spans: np.ndarray, store: stores.Store
 ) -> tuple[tombstones_lib.RemovedTokens, np.ndarray]:
@@ -454,5 +438,7 @@ def _digest(spans_by_source: _SpansBySource) -> str:
   digest = hashlib.sha256()
   for name in sorted(spans_by_source):
     digest.update(json.dumps(name).encode())
-    digest.update(merged(spans_by_source[name]).astype("<i8").tobytes())
+    digest.update(
+      intervals.merged_spans(spans_by_source[name]).astype("<i8").tobytes()
+    )
   return digest.hexdigest()

@@ -8,37 +8,17 @@ A trail uses data steps, so samples of skipped steps have places in it too.
 from collections.abc import Iterator
 import heapq
 import itertools
-from typing import Protocol
 
 import numpy as np
 
 from chomp_data.bucket import batch_order
 from chomp_data.phased import source_trail
 from chomp_data.plans import batches_plan
+from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 
 # (data step, row of its batch).
 Place = tuple[int, int]
-
-
-class Trail(Protocol):
-  """The places of a run that hold spans of a document."""
-
-  def cost(self, data_step: int) -> float:
-    """Returns about how many seconds `count_before` takes."""
-    ...
-
-  def count_before(self, data_step: int) -> int:
-    """Returns the spans (samples of arrays) of the data steps before one."""
-    ...
-
-  def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on, steps ascending; may never end."""
-    ...
-
-  def previous_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places before a data step, steps descending."""
-    ...
 
 
 class RowsTrail:
@@ -56,12 +36,12 @@ class RowsTrail:
     return self._trail.cost(self._plan.steps.first_row(data_step))
 
   def count_before(self, data_step: int) -> int:
-    """Returns the number of spans before a data step."""
+    """Returns the spans (samples of arrays) before a data step."""
     row = self._row_at(data_step)
     return self._trail.count_before(row) - self._trail.count_before(self._first)
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on, steps ascending."""
+    """Yields places from a data step on, ascending; may never end."""
     end = self._plan.num_data_steps
     for rows in self._trail.next_rows(self._row_at(data_step)):
       run_rows = self._run_rows(rows)
@@ -73,7 +53,7 @@ class RowsTrail:
         return
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places before a data step, steps descending."""
+    """Yields places before a data step, descending."""
     for rows in self._trail.previous_rows(self._row_at(data_step)):
       source_rows = rows[rows >= self._first]
       yield from self._places(self._run_rows(source_rows[::-1])[::-1])
@@ -119,7 +99,7 @@ class BatchesTrail:
     return 0.0
 
   def count_before(self, data_step: int) -> int:
-    """Returns the number of spans before a data step."""
+    """Returns the spans (samples of arrays) before a data step."""
     total = 0
     for bucket, samples in self._samples.items():
       order, place = self._schedule.part_at(self._dataset, bucket, data_step)
@@ -127,11 +107,11 @@ class BatchesTrail:
     return total
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on, steps ascending."""
+    """Yields places from a data step on, ascending; may never end."""
     return heapq.merge(*(self._in_bucket(b, data_step) for b in self._samples))
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places before a data step, steps descending."""
+    """Yields places before a data step, descending."""
     return heapq.merge(
       *(self._back_in_bucket(b, data_step) for b in self._samples), reverse=True
     )
@@ -167,3 +147,20 @@ class BatchesTrail:
     )
     by_place = np.lexsort((rows, places))
     return places[by_place], rows[by_place]
+
+
+Trail = RowsTrail | BatchesTrail
+
+
+def of(plan: plan_lib.Plan, source: str, document: int) -> Trail:
+  """Returns at which steps and rows a document is in a run.
+
+  Args:
+    plan: The run.
+    source: The name of the source.
+    document: The number of the document, or of a sample of arrays.
+  """
+  if isinstance(plan, rows_plan.RowsPlan):
+    return RowsTrail(plan, source, document)
+  assert isinstance(plan, batches_plan.BatchesPlan)
+  return BatchesTrail(plan, source, document)

@@ -25,7 +25,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import iterators
 from chomp_data import pipeline
-from chomp_data.plans import answers
+from chomp_data.plans import summary
 
 # (source number, document).
 Document = tuple[int, int]
@@ -323,7 +323,7 @@ class WindowLog:
     batches = dict.fromkeys((bucket.name for bucket in self._pipe.buckets), 0)
     for number in range(self._first, step):
       batches[self._pipe.bucket_of(number)[1]] += 1
-    passes = answers.of(self._pipe.run_plan).bucket_passes(step)
+    passes = summary.bucket_passes(self._pipe.run_plan, step)
     return {
       name: {
         "batches": count,
@@ -342,7 +342,7 @@ class WindowLog:
     plan = self._pipe.run_plan
     return tuple(
       f"stage {text}"
-      for begins, text in answers.of(plan).bucket_stages()
+      for begins, text in summary.bucket_stages(plan)
       if self._first <= plan.steps.before(begins) < step
     )
 

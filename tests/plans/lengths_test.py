@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buckets of lengths, end to end: rows, epochs, states, checks."""
 
-import collections
 import json
 import pickle
 
@@ -12,7 +11,6 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
@@ -76,15 +74,6 @@ def test_padded_epochs_hold_every_token_of_every_document_once_each(
     assert all((count == 2).all() for count in own)
 
 
-def test_dropped_remainders_leave_tokens_out_and_repeat_none(text, text_stores):
-  pipe = pipeline.build(text)
-  for own in cells(text, pipe, text_stores).values():
-    assert all((count <= 2).all() for count in own)
-    assert sum(count.sum() for count in own) > 0
-  padded = pipeline.build(conftest.changed(text, remainder="pad"))
-  assert pipe.num_steps < padded.num_steps
-
-
 def test_a_document_is_in_the_smallest_bucket_that_holds_it(text, text_stores):
   pipe = pipeline.build(conftest.changed(text, remainder="pad", epochs=1))
   for step in range(pipe.num_steps):
@@ -111,42 +100,6 @@ def test_lookahead_trains_on_the_token_after_a_cut(text, text_stores):
       else:
         assert batch["next_token"][row] == 0
   assert cut
-
-
-@pytest.mark.parametrize("staged", [False, True])
-@pytest.mark.parametrize("remainder", ["drop", "pad"])
-def test_datasets_share_real_tokens_and_accounts_count_them(
-  text, remainder, staged
-):
-  """By what batches hold: padding and filler rows count for nothing."""
-  changes = {"remainder": remainder, "mix__weights": {"code": 3, "notes": 1}}
-  if staged:
-    changes["buckets__stages"] = [
-      (0, {"8": 1, "64": 1, "16": 2, "32": 1}),
-      (7, {"16": 1, "32": 1}),
-    ]
-    changes["epochs"] = None
-  pipe = pipeline.build(conftest.changed(text, **changes))
-  end = pipe.num_steps or 60
-  tokens = dict.fromkeys(pipe.source_names, 0)
-  loss = dict.fromkeys(pipe.source_names, 0)
-  for step in range(end):
-    account = pipe.accounts.at(step)
-    assert {n: own.tokens for n, own in account.items()} == tokens
-    assert {n: own.loss_tokens for n, own in account.items()} == loss
-    if staged or max(account[n].epochs for n in tokens) < 1.5:
-      # No batch holds more than 256 tokens; the least weight is 1.
-      assert abs(tokens["code"] / 3 - tokens["notes"]) <= 256
-    name, _ = pipe.bucket_of(step)
-    batch = pipe.batch(step)
-    tokens[name] += int((batch["segment_ids"] > 0).sum())
-    loss[name] += int(batch["loss_mask"].sum())
-    used = pipe.accounts.questions.consumed(step + 1)
-    assert {n: own.units for n, own in used.items()} == tokens
-  # Asked in another order, and far from where a run has read.
-  again = pipeline.build(conftest.changed(text, **changes))
-  for step in (end, 3, end // 2):
-    assert again.accounts.at(step) == pipe.accounts.at(step)
 
 
 def test_a_dataset_that_has_ended_is_not_intended(text):
@@ -181,6 +134,7 @@ def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
   with caplog.at_level("WARNING"):
     pipe = pipeline.build(conftest.changed(text, **changes))
   told = pipe.describe()
+  assert all(own in told for own in ("8: [32, 8]", "16: [16, 16]"))
   assert "from step 0: 8 0.5, 16 0.5; passes by step 40: " in told
   assert "from step 40: 32 0.5, 64 0.5" in told
   given = pipe.accounts.histogram(40)["notes"]["8"]
@@ -202,25 +156,10 @@ def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
   assert share in bucket.split("notes ")[1]
 
 
-def test_a_state_holds_the_histogram_and_a_wrong_one_is_refused(text):
-  with chomp_data.make_iterator(text) as it:
-    for _ in range(9):
-      next(it)
+def test_a_state_with_a_wrong_histogram_is_refused(text):
+  with chomp_data.make_iterator(text, step=9) as it:
     state = it.get_state()
     record = json.loads(state)
-    counted = collections.defaultdict(collections.Counter)
-    pipe = pipeline.build(text)
-    for step in range(9):
-      name, bucket = pipe.bucket_of(step)
-      counted[name][bucket] += int(
-        (pipe.run_plan.planned(step).samples >= 0).sum()
-      )
-    assert record["histogram"] == counted
-    spans = pipe.plan(0, 9)
-    for number, name in enumerate(pipe.source_names):
-      own = record["accounts"][name]
-      assert own["tokens"] == spans.length[spans.source == number].sum()
-      assert own["rows"] == sum(counted[name].values())
     del record["digest"]
     record["histogram"]["code"]["16"] += 1
     record["digest"] = state_lib.digest(record)
@@ -286,23 +225,6 @@ def test_the_order_of_keys_decides_nothing(text):
   )
 
 
-def test_a_batch_format_and_no_eos_labels_come_from_the_same_transforms(text):
-  data = conftest.changed(text, batch_format="maxtext", train_on_eos=False)
-  canonical = pipeline.build(text).batch(3)
-  batch = pipeline.build(data).batch(3)
-  assert batch["inputs"].tolist() == canonical["tokens"].tolist()
-  trained = batch["targets_segmentation"] > 0
-  assert trained.any()
-  assert not (batch["targets"][trained] == 1).any()
-
-
-def test_the_log_says_which_shapes_will_come(text):
-  described = pipeline.build(text).describe()
-  for bucket in ("8: [32, 8]", "16: [16, 16]", "64: [4, 64]"):
-    assert bucket in described
-  assert "padding" in described
-
-
 def test_one_line_of_datasets_weighs_tokens(text, text_stores):
   data = conftest.changed(text)
   paths = {name: path for name, (path, _) in text_stores.items()}
@@ -337,19 +259,6 @@ def test_buckets_have_no_resume_state(text):
   text["mix"]["resume_state"] = {"datasets": [entry]}
   with pytest.raises(schema.ConfigError, match="resume_state` is not a known"):
     pipeline.build(text)
-
-
-def test_all_stores_that_are_not_there_are_named_with_their_field(
-  text, tmp_path
-):
-  gone = {f"sources__{n}__store": f"{tmp_path}/{n}" for n in ("notes", "code")}
-  with pytest.raises(stores.StoreError) as error:
-    pipeline.build(conftest.changed(text, **gone))
-  lines = str(error.value).splitlines()
-  assert len(lines) == 2
-  for name in ("notes", "code"):
-    begin = f"config.data.sources.{name}.store: {tmp_path}/{name} must"
-    assert sum(line.startswith(begin) for line in lines) == 1
 
 
 def test_stages_of_buckets_are_told_by_their_field_and_entry(text):

@@ -17,7 +17,6 @@ import chomp_data
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.audit import visits
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
 from chomp_data.sources import document_columns
@@ -144,16 +143,6 @@ def test_each_token_once_over_two_phases(corpora, tmp_path, number, before):
   check_law(corpora, tmp_path / "1", before, before, (24, 8), 0.6, epoch=1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("before", ORDERS, ids="-".join)
-def test_each_token_once_from_any_order_to_any(corpora, tmp_path, before):
-  cases = itertools.product(ORDERS, [(16, 40), (32, 12)], [0.1, 0.5, 0.95])
-  for number, (after, seq_lens, cut) in enumerate(cases):
-    check_law(
-      corpora, tmp_path / str(number), before, after, seq_lens, cut, number % 2
-    )
-
-
 def mixed(corpora, number, after=None, names="ab", epochs=1):
   paths, _, _ = corpora
   order = [ORDERS[(number * 11 + 5 * i) % len(ORDERS)] for i in range(3)]
@@ -259,37 +248,6 @@ def test_added_tokens_stand_where_documents_begin_and_end(corpora, tmp_path):
   some = [own for own in documents["a"] if len(own)]
   assert begun == {int(own[0]) for own in some} - gone
   assert ended == {int(own[-1]) for own in some} - gone
-
-
-def test_accounts_and_traces_know_what_remains(corpora, tmp_path):
-  paths, documents, _ = corpora
-  one = pipeline.build(config({"a": source(paths["a"], "ffd", "full")}, 16))
-  place = saved(one, 9, tmp_path / "one")
-  for kind, shuffle in ORDERS:
-    entry = {"a": source(paths["a"], kind, shuffle)}
-    other = pipeline.build(config(entry, 24, place, epochs=2))
-    steps = other.num_steps
-    account = other.accounts.at(steps)["a"]
-    batches = [other.batch(step) for step in range(steps)]
-    assert account.tokens == len(handed_out(other, 0, steps))
-    assert account.loss_tokens == sum(
-      int(b["loss_mask"].sum()) for b in batches
-    )
-    assert account.epochs == 2
-    spans = other.plan(0, steps)
-    counts = np.bincount(spans.document, minlength=len(documents["a"]))
-    np.testing.assert_array_equal(
-      visits.exposures(other, "a", 0, steps), counts
-    )
-    for document in (1, 4, 15):
-      own = spans.document == document
-      found = visits.visits(other, "a", document, 0, 100)
-      assert [(v.step * 3 + v.row, v.start) for v in found] == list(
-        zip(spans.row[own].tolist(), spans.start[own].tolist(), strict=True)
-      )
-      for visit in found:
-        token = documents["a"][document][visit.start]
-        assert batches[visit.step]["tokens"][visit.row, visit.column] == token
 
 
 def test_a_state_of_a_phase_is_that_of_its_start_wherever_it_is(

@@ -62,15 +62,6 @@ def test_padded_epochs_hold_every_sample_once_each(pictures, sample_stores):
   }
 
 
-def test_dropped_remainders_repeat_none(pictures, sample_stores):
-  pipe = pipeline.build(pictures)
-  counts = seen(pipe, sample_stores)
-  assert max(counts.values()) <= 2
-  assert not any(
-    (pipe.run_plan.planned(s).samples < 0).any() for s in range(pipe.num_steps)
-  )
-
-
 @pytest.mark.parametrize("unit", ["samples", "pixels", "tokens"])
 def test_the_ratio_stays_within_one_global_batch_in_any_unit(pictures, unit):
   pipe = pipeline.build(

@@ -16,9 +16,6 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.audit import coverage
-from chomp_data.audit import tracing
-from chomp_data.audit import visits
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
@@ -278,13 +275,6 @@ def test_what_is_gone_is_filler_and_all_else_stays(corpora, tmp_path, rows):
   check(corpora, tmp_path, rows, ("b",))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rows", ROWS)
-def test_what_is_gone_of_mixes_is_filler(corpora, tmp_path, rows, seed):
-  check(corpora, tmp_path, rows, ("a", "b"), seed)
-
-
 def check(corpora, tmp_path, rows, names, seed=0):
   """Compares runs with random tombstones from two steps on."""
   rng = np.random.default_rng([seed, list(ROWS).index(rows)])
@@ -449,20 +439,6 @@ def test_training_goes_on_as_if_tokens_were_masked_by_hand(corpora, tmp_path):
   assert trained_tokens[1] - trained_tokens[0] == count
 
 
-def test_coverage_leaves_out_what_is_gone(corpora, tmp_path):
-  data = run_of(corpora, "exact")
-  steps = pipeline.build(data).num_steps
-  entries = [("b", 3, None, None), ("b", 4, 0, 2)]
-  file = written(tmp_path / "gone.jsonl", entries)
-  (before,) = coverage.coverage(pipeline.build(data), steps)
-  data["tombstones"] = ((0, file),)
-  (after,) = coverage.coverage(pipeline.build(data), steps)
-  at = before.document.tolist().index(4)
-  assert 3 in before.document.tolist()
-  assert 3 not in after.document.tolist()
-  assert after.distinct[at - 1] == before.distinct[at] - 2
-
-
 def test_what_is_gone_is_told_by_content(corpora, tmp_path):
   def state_of(step, *files):
     it = iterators.make_iterator(
@@ -569,43 +545,3 @@ def test_other_wrong_tombstones_name_their_field(corpora, tmp_path, pictures):
   pictures = conftest.changed(pictures, tombstones=((2, file),))
   with pytest.raises(schema.ConfigError, match="None for samples that are ar"):
     pipeline.build(pictures)
-
-
-@pytest.mark.parametrize("skip", [(), ((2, 3), (7, 7))])
-def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
-  data = run_of(corpora, "exact", skip=skip)
-  entries = [
-    [("b", 3, None, None), ("b", 4, 2, 3), ("b", 5, 0, 1)],
-    [("b", 4, None, None)],
-  ]
-  data["tombstones"] = tuple(
-    (at, written(tmp_path / f"{at}.jsonl", own))
-    for at, own in zip((4, 10), entries, strict=True)
-  )
-  pipe = pipeline.build(data)
-  steps = pipe.num_steps
-  for document in (2, 3, 4, 5):
-    found = []
-    for step in range(steps):
-      spans = pipe.plan(step).live()
-      for i in np.flatnonzero(spans.document == document).tolist():
-        found.append((step, int(spans.row[i]), int(spans.start[i])))
-    own = visits.Visits(pipe, "b", document)
-    for step in (0, 3, 5, 9, 14):
-      before = sum(at < step for at, _, _ in found)
-      assert own.count_before(step) == before
-      ahead = [(v.step, v.row, v.start) for v in own.next_visits(step)]
-      assert ahead == found[before:]
-      numbers = [v.exposure for v in own.next_visits(step)]
-      assert numbers == list(range(before + 1, len(found) + 1))
-      back = [(v.step, v.row, v.start) for v in own.previous_visits(step)]
-      assert back == found[:before][::-1]
-  for first, last in ((0, 3), (0, steps), (6, steps - 1)):
-    spans = pipe.plan(first, last - first).live()
-    counts = np.bincount(spans.document, minlength=40)
-    assert np.array_equal(visits.exposures(pipe, "b", first, last), counts)
-  endless = pipeline.build({**data, "epochs": None})
-  assert len(visits.visits(endless, "b", 3, count=10**6)) < 10
-  records = list(tracing.step_records(pipe, 2, steps))
-  gone = [own for own in records if own.get("gone")]
-  assert len(gone) == int(np.sum(pipe.plan(2, steps - 2).masked))

@@ -14,13 +14,13 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts as texts_lib
 from chomp_data.commands.inspecting import records
 from chomp_data.loading import state as state_lib
-from chomp_data.plans import answers
 from chomp_data.rows import spans as spans_lib
 
 # Positions of all steps: pages of more are slow to open (30 MB).
@@ -318,9 +318,7 @@ def _pictures(
     "filler": [sample < 0 for sample in samples.tolist()],
     "lit": [
       (source, number) == lit
-      for number in answers.of(pipe.run_plan)
-      .sample_numbers(step)[:num_rows]
-      .tolist()
+      for number in steps_lib.sample_numbers(pipe, step)[:num_rows].tolist()
     ],
   }
   value = next((field for field in batch.values() if field.ndim > 1), None)
