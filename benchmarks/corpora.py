@@ -6,7 +6,6 @@ Median 500 tokens, sigma 1.2, cut to 16 .. 65,536, as web text has them; token
 ids are uniform, which is the worst case for compression.
 """
 
-import dataclasses
 import hashlib
 import pathlib
 
@@ -26,8 +25,6 @@ CHUNK = 256 * 1024  # tokens, the default of stores
 
 _MEDIAN, _SIGMA = 500, 1.2  # tokens, and of the logarithm
 _SHORTEST, _LONGEST = 16, 65_536  # tokens
-# Of preference pairs.
-_ANSWER_MEDIAN, _PROMPT_MEDIAN, _PAIR_SIGMA = 400, 300, 0.8
 
 TOKENIZER = stores.TokenizerInfo(
   kind="custom",
@@ -211,40 +208,3 @@ class LengthsStore(base.Store):
     ends = np.concatenate([[0], np.cumsum(drawn)])
     name = f"lengths {num_drawn} {seed} {times}"
     return _opened(self.path, name, _Repeated(ends, times))
-
-
-class PairLengthsStore(base.Store):
-  """Lengths of preference pairs without tokens; as `LengthsStore` otherwise.
-
-  Answers have a median of 400 tokens, sigma 0.8; prompts, where there are any,
-  a median of 300, sigma 0.8, and are part of both halves.
-  """
-
-  def __init__(self, path: pathlib.Path, num_pairs: int, prompts: bool):
-    """Draws the lengths; keeps 16 bytes of each pair."""
-    super().__init__(path)
-    self._drawn = num_pairs, prompts
-    _ = self.hash
-
-  def _open(self) -> base.Opened:
-    num_pairs, prompts = self._drawn
-    sizes = pair_lengths(np.random.default_rng(0), num_pairs, prompts)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    name = f"pair lengths {num_pairs} {prompts}"
-    opened = _opened(self.path, name, _Repeated(ends, 1))
-    return dataclasses.replace(opened, pairs=True)
-
-
-def pair_lengths(
-  rng: np.random.Generator, num_pairs: int, prompts: bool
-) -> np.ndarray:
-  """Draws the lengths of halves, int64[2 num_pairs]."""
-
-  def drawn(median: float, count: int) -> np.ndarray:
-    values = np.exp(rng.normal(np.log(median), _PAIR_SIGMA, count))
-    return np.clip(values, 1, _LONGEST).astype(np.int64)
-
-  sizes = drawn(_ANSWER_MEDIAN, 2 * num_pairs)
-  if prompts:
-    sizes += np.repeat(drawn(_PROMPT_MEDIAN, num_pairs), 2)
-  return sizes

@@ -31,7 +31,6 @@ from chomp_data import pipeline
 from chomp_data.kernels import compiled
 
 _BATCHES = flags.DEFINE_integer("batches", 100_000, "Batches of a run.")
-_KINDS = flags.DEFINE_multi_string("kind", None, "A run; by default all.")
 _COUNTS = flags.DEFINE_multi_integer("of", [0, 1], "Workers of runs.", 0, 1)
 
 _DOCUMENTS, _MEDIAN = 200, 60  # tokens
@@ -121,8 +120,8 @@ def measured(name: str, store: str, workers: int, batches: int) -> list[str]:
 
 def memory(directory: pathlib.Path) -> harness.Table:
   """Measures every run."""
-  count = _BATCHES.value // (10 if harness.SMALL.value else 1)
-  names = harness.chosen([*_SOURCES, _BUCKETS, _MIX, _ITERATOR], _KINDS.value)
+  count = _BATCHES.value // harness.small(1, 10)
+  names = harness.chosen([*_SOURCES, _BUCKETS, _MIX, _ITERATOR])
   # Workers are started where they help: chunks are to be decoded.
   paths = [directory / "flat", directory / "flat-zstd"]
   for path, compression in zip(paths, ("none", "zstd"), strict=True):
@@ -146,4 +145,4 @@ def memory(directory: pathlib.Path) -> harness.Table:
 
 
 if __name__ == "__main__":
-  harness.run({"memory": memory}, probe)
+  harness.run(memory, probe=probe)

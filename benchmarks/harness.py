@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from typing import Any
+from typing import TypeVar
 
 from absl import app
 from absl import flags
@@ -30,15 +31,13 @@ import numpy as np
 import rich.console
 import rich.table
 
-from chomp_data import iterators
-from chomp_data.loading import state
-
 SMALL = flags.DEFINE_bool("small", False, "Little of everything: seconds.")
 DIRECTORY = flags.DEFINE_string(
   "directory", None, "Where corpora are kept between runs (a new place)."
 )
 OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 PARTS = flags.DEFINE_list("parts", None, "Parts to run; by default all.")
+KINDS = flags.DEFINE_multi_string("kind", None, "A run; by default all.")
 PROBE = flags.DEFINE_string(
   "probe", None, "Measure one figure here; for the benchmark itself."
 )
@@ -48,17 +47,17 @@ SEQ_LEN = 2_048  # tokens of a row
 # A title, and lines of cells of which the first is the head.
 Table = tuple[str, list[list[str]]]
 Part = Callable[[pathlib.Path], Table | Iterator[Table]]
+_T = TypeVar("_T")
 
 
-def run(
-  parts: Mapping[str, Part], probe: Callable[..., Any] | None = None
-) -> None:
+def run(*parts: Part, probe: Callable[..., Any] | None = None) -> None:
   """Runs the main program of a benchmark.
 
   Args:
-    parts: What makes tables, by name.
+    *parts: What makes tables.
     probe: What `probed` calls in a process of its own.
   """
+  by_name = {part.__name__: part for part in parts}
 
   def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
@@ -67,19 +66,13 @@ def run(
     if PROBE.value and probe is not None:
       print(json.dumps(probe(*json.loads(PROBE.value))))
       return
-    wanted = PARTS.value or list(parts)
-    if unknown := set(wanted) - set(parts):
-      raise app.UsageError(
-        f"--parts must be some of {', '.join(parts)}, got"
-        f" {', '.join(sorted(unknown))}."
-      )
     blocks = []
     with tempfile.TemporaryDirectory() as temporary:
       directory = pathlib.Path(DIRECTORY.value or temporary)
       directory.mkdir(parents=True, exist_ok=True)
-      for name in wanted:
-        made = parts[name](directory)
-        for table in (made,) if isinstance(made, tuple) else made:
+      for name in _chosen("parts", by_name, PARTS.value):
+        tables = by_name[name](directory)
+        for table in (tables,) if isinstance(tables, tuple) else tables:
           blocks.append(show(table))
           if OUTPUT.value:  # As soon as it is there: some parts take long.
             pathlib.Path(OUTPUT.value).write_text("\n".join(blocks))
@@ -105,16 +98,27 @@ def add_line(lines: list[list[str]], line: Sequence[str]) -> None:
   print("  ".join(line), flush=True)
 
 
-def chosen(names: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+def small(value: _T, few: _T) -> _T:
+  """Returns a value, or with `--small` the other."""
+  return few if SMALL.value else value
+
+
+def chosen(names: Iterable[str]) -> list[str]:
   """Returns the runs that `--kind` asks for.
 
   Raises:
     UsageError: If one of them is unknown.
   """
+  return _chosen("kind", names, KINDS.value)
+
+
+def _chosen(
+  flag: str, names: Iterable[str], wanted: Sequence[str] | None
+) -> list[str]:
   known = list(names)
-  if unknown := set(wanted or ()) - set(known):
+  if unknown := sorted(set(wanted or ()) - set(known)):
     raise app.UsageError(
-      f"--kind must be one of {'; '.join(known)}, got {'; '.join(unknown)}."
+      f"--{flag} must be one of {'; '.join(known)}, got {'; '.join(unknown)}."
     )
   return list(wanted or known)
 
@@ -167,18 +171,11 @@ def resident(kind: str = "RssAnon", *, children: bool = False) -> int:
   return total
 
 
-def cpu_s(call: Callable[[], Any]) -> float:
-  """Returns the CPU seconds of a call, of all threads."""
+def cpu_s(call: Callable[[], _T]) -> tuple[float, _T]:
+  """Returns the CPU seconds of a call, of all threads, and its result."""
   began = time.process_time()
-  call()
-  return time.process_time() - began
-
-
-def wall_s(call: Callable[[], Any]) -> float:
-  """Returns the seconds of a call."""
-  began = time.perf_counter()
-  call()
-  return time.perf_counter() - began
+  result = call()
+  return time.process_time() - began, result
 
 
 @contextlib.contextmanager
@@ -234,41 +231,15 @@ def beside_gather(
     float64[3, repeats], seconds of the gather, seconds and CPU seconds of the
     batches.
   """
-  found = []
+  times = []
   for _ in range(repeats):
     raw = gather(steps, batch_size)
     began, cpu = time.perf_counter(), time.process_time()
     for _ in range(steps):
       next(batches)
     took = time.perf_counter() - began, time.process_time() - cpu
-    found.append((raw, *took))
-  return np.transpose(found)
-
-
-def resume_times(
-  data: Mapping[str, Any], step: int, repeats: int
-) -> list[float]:
-  """Returns times from a state to its first batch on the device, ms.
-
-  Each is of a pipeline of its own, which has planned and read nothing: a
-  second visit would find both in memory.
-
-  Args:
-    data: `config.data`.
-    step: The step of the state.
-    repeats: How many times.
-  """
-  times = []
-  for _ in range(repeats + 1):
-    with iterators.make_iterator(data) as it:
-      fingerprint = json.loads(it.get_state())["fingerprint"]
-      saved = state.encode(step, fingerprint, {})
-      began = time.perf_counter()
-      it.set_state(saved)
-      next(it)["tokens"].block_until_ready()
-      times.append((time.perf_counter() - began) * 1e3)
-  # The first one loads what JAX needs to place a batch.
-  return times[1:]
+    times.append((raw, *took))
+  return np.transpose(times)
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> list[str]:

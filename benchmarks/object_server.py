@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bucket in memory that speaks as much of S3 as reading a store needs.
 
-    python benchmarks/object_server.py [DIRECTORY]
+    python benchmarks/object_server.py DIRECTORY
 
 It prints its port. Objects that nobody has written are the files below the
 directory: /BUCKET/NAME. `POST /settings` takes {"delay_s", "slow_share",
@@ -25,18 +25,21 @@ import time
 import urllib.parse
 import urllib.request
 
+import numpy as np
+
 _objects: dict[str, bytes] = {}
 _settings = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
 _counts = {"requests": 0, "bytes": 0}
 _lock = threading.Lock()
 
 
-def _object(path: str) -> bytes | None:
+def _object(path: str) -> bytes | memoryview | None:
   """Returns an object, or None if there is none."""
   data = _objects.get(path)
-  file = pathlib.Path(*sys.argv[1:2], urllib.parse.unquote(path).lstrip("/"))
-  if data is None and len(sys.argv) > 1 and file.is_file():
-    return file.read_bytes()
+  file = pathlib.Path(sys.argv[1], urllib.parse.unquote(path).lstrip("/"))
+  if data is None and file.is_file():
+    # A range of a large file must not cost all of it.
+    return np.memmap(file, np.uint8, "r").data if file.stat().st_size else b""
   return data
 
 
@@ -104,17 +107,17 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def started(*directory: str) -> Iterator[Callable[..., dict[str, int]]]:
+def started(directory: str) -> Iterator[Callable[..., dict[str, int]]]:
   """Starts the server in a process of its own, and sends clients to it.
 
   Args:
-    *directory: Of objects, if any.
+    directory: Of objects.
 
   Yields:
     A function of settings, which returns what was counted before.
   """
   process = subprocess.Popen(
-    [sys.executable, __file__, *directory],
+    [sys.executable, __file__, directory],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     text=True,

@@ -37,6 +37,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -59,9 +60,6 @@ import numpy as np
 from peer_loaders import base
 
 _LOADERS = flags.DEFINE_list("loaders", None, "Only these; all by default.")
-_KINDS = flags.DEFINE_multi_string(
-  "kind", [], "Only these kinds ('one source', 'packed, ffd'), repeated."
-)
 _DOCUMENTS = flags.DEFINE_integer(
   "documents", 25_000, "Of the corpus. One source has 70% of them.", 100
 )
@@ -227,7 +225,7 @@ class Run:
           kinds = {
             kind: how
             for kind, how in worker.about["kinds"].items()
-            if not _KINDS.value or kind in _KINDS.value
+            if not harness.KINDS.value or kind in harness.KINDS.value
           }
           entry = Entry(module, title, python, kinds)
           for kind in entry.kinds:
@@ -289,7 +287,7 @@ def python_of(needs: str) -> str | None:
   return None
 
 
-def speed(run: Run, rows: int) -> harness.Table:
+def _speed(run: Run, rows: int) -> harness.Table:
   """Times all loaders, one kind after the other."""
   lines = [
     [
@@ -298,14 +296,14 @@ def speed(run: Run, rows: int) -> harness.Table:
     ]
   ]  # fmt: skip
   for what in ("one source", "mix", "packed", "splice"):
-    lines += _speeds(run, what, rows)
+    lines += _speeds_of(run, what, rows)
   lines += [["", *line] for line in run.not_compared(7)]
   fast = "with" if _FAST.value else "without"
   return f"speed {fast} `fast`: [{rows}, {base.SEQ_LEN}]", lines
 
 
-def _speeds(run: Run, what: str, rows: int) -> list[list[str]]:
-  seconds, most = (0.02, 0.1) if harness.SMALL.value else (0.4, 2.0)
+def _speeds_of(run: Run, what: str, rows: int) -> list[list[str]]:
+  seconds, most = harness.small((0.4, 2.0), (0.02, 0.1))
   tokens = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
   taking = [
     (entry, kind)
@@ -401,8 +399,9 @@ def _resumable(run: Run) -> list[tuple[Entry, str]]:
   ]
 
 
-def starts(run: Run) -> harness.Table:
+def starts(directory: pathlib.Path) -> harness.Table:
   """Starts and resumes in fresh processes, and counts an epoch."""
+  run = run_of(directory)
   step = _STEP.value
   lines = [
     [
@@ -416,7 +415,7 @@ def starts(run: Run) -> harness.Table:
   for entry, kind in _resumable(run):
     logging.info("%s, %s", entry.name, kind)
     setting = run.setting(kind, 8, once=True)
-    repeats = 1 if harness.SMALL.value else 3
+    repeats = harness.small(3, 1)
     whole = kind != "splice"  # Its epoch is every row of every start.
     try:
       with run.start(entry) as worker:
@@ -458,8 +457,9 @@ def _median_ms(found: Sequence[Mapping[str, float]]) -> str:
   return f"{wall:.0f} ({cpu:.0f})"
 
 
-def ranks(run: Run) -> harness.Table:
+def ranks(directory: pathlib.Path) -> harness.Table:
   """Compares the rows of two processes with those of one."""
+  run = run_of(directory)
   lines = [["loader", "what", "two ranks hold the rows of one, step by step"]]
   for entry, kind in _resumable(run):
     logging.info("%s, %s", entry.name, kind)
@@ -564,30 +564,26 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
   pyplot.close(figure)
 
 
-_RUN: list[Run] = []  # One for all parts.
-
-
+@functools.cache
 def run_of(directory: pathlib.Path) -> Run:
   """Returns the corpus and the loaders of all parts."""
-  if not _RUN:
-    modules = _LOADERS.value or list(LOADERS)
-    if unknown := set(modules) - set(LOADERS):
-      raise app.UsageError(
-        f"--loaders must be some of {', '.join(LOADERS)}, got"
-        f" {', '.join(sorted(unknown))}."
-      )
-    # So that no worker stays behind, stopped.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logging.set_verbosity(logging.INFO)
-    _RUN.append(Run(directory, modules))
-  return _RUN[0]
+  modules = _LOADERS.value or list(LOADERS)
+  if unknown := set(modules) - set(LOADERS):
+    raise app.UsageError(
+      f"--loaders must be some of {', '.join(LOADERS)}, got"
+      f" {', '.join(sorted(unknown))}."
+    )
+  # So that no worker stays behind, stopped.
+  signal.signal(signal.SIGTERM, signal.default_int_handler)
+  logging.set_verbosity(logging.INFO)
+  return Run(directory, modules)
 
 
-def speeds(directory: pathlib.Path) -> Iterator[harness.Table]:
+def speed(directory: pathlib.Path) -> Iterator[harness.Table]:
   """Times batches of each number of rows, and draws them."""
   run, by_rows = run_of(directory), {}
   for rows in map(int, _ROWS.value):
-    title, lines = speed(run, rows)
+    title, lines = _speed(run, rows)
     by_rows[rows] = lines[1:]
     yield f"{title}, {machine()}", lines
   if _PLOT.value:
@@ -595,10 +591,4 @@ def speeds(directory: pathlib.Path) -> Iterator[harness.Table]:
 
 
 if __name__ == "__main__":
-  harness.run(
-    {
-      "speed": speeds,
-      "starts": lambda directory: starts(run_of(directory)),
-      "ranks": lambda directory: ranks(run_of(directory)),
-    }
-  )
+  harness.run(speed, starts, ranks)

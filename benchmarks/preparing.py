@@ -206,7 +206,7 @@ def _measured(
 
 def preparing(directory: pathlib.Path) -> harness.Table:
   """Prepares every input with every tokenizer."""
-  size = 2**20 * (1 if harness.SMALL.value else _MEGABYTES.value)
+  size = 2**20 * harness.small(_MEGABYTES.value, 1)
   lines = [
     ["input", "tokenizer", "alone, MB/s", "1 worker, MB/s", "2 workers, MB/s",
      "CPU overhead, 1 worker", "2 workers"],
@@ -228,4 +228,4 @@ def preparing(directory: pathlib.Path) -> harness.Table:
 
 
 if __name__ == "__main__":
-  harness.run({"preparing": preparing})
+  harness.run(preparing)

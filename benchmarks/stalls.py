@@ -16,16 +16,11 @@ import statistics
 import time
 from typing import Any
 
-from absl import flags
 import corpora
 import harness
 import kinds
 
 from chomp_data import pipeline
-
-_KINDS = flags.DEFINE_multi_string(
-  "kind", None, "Only these runs ('bin exact, full'), repeated."
-)
 
 _MEDIAN = 60  # tokens of a document
 _BATCH, _SEQ_LEN = 64, 512
@@ -74,11 +69,11 @@ def measured(name: str, data: dict[str, Any]) -> list[str]:
 
 def waits(directory: pathlib.Path) -> harness.Table:
   """Measures every run."""
-  count = 2_000 if harness.SMALL.value else 1_000_000
+  count = harness.small(1_000_000, 2_000)
   path = directory / f"documents-{count}"
   corpora.make_corpus(path, count, median=_MEDIAN)
   lines = [["run", "batches", "first, ms", "median, ms", "longest, ms"]]
-  for name in harness.chosen([*_NAMES, _MIX], _KINDS.value):
+  for name in harness.chosen([*_NAMES, _MIX]):
     harness.add_line(lines, measured(name, config(name, str(path))))
   title = (
     f"stalls: {count:,} documents, {_EPOCHS} epochs, batches of {_BATCH} rows"
@@ -88,4 +83,4 @@ def waits(directory: pathlib.Path) -> harness.Table:
 
 
 if __name__ == "__main__":
-  harness.run({"waits": waits})
+  harness.run(waits)

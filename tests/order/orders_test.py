@@ -242,6 +242,20 @@ def test_any_two_blocks_share_a_window_about_equally_often():
   assert 0.85 < spread < 1.15
 
 
+def test_blocks_are_mixed_in_batches_as_chance_has_it():
+  keys = [orders.order_key(seed) for seed in range(8)]
+  rows = [epoch_of(orders.BlockOrder(128, 8, key), 8_192) for key in keys]
+  block = np.stack(rows) // 128
+  same = (block[:, 1:] == block[:, :-1]).mean()
+  # A standard error of 0.001; affine permutations give 0.31.
+  assert abs(same - 127 / 1_023) < 0.006
+  batches = block.reshape(-1, 128)
+  counts = (batches[:, :, None] == np.arange(64)).sum(axis=1)
+  variance = (counts**2).sum(axis=1).mean() / 8 - 16**2
+  # Of draws without replacement: 12.2, a standard error of 0.3; affine: 0.
+  assert abs(variance - 128 * 7 / 64 * 896 / 1_023) < 1.5
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_every_order_of_a_few_blocks_comes_up_equally_often(size):
   epochs = 6_000
