@@ -38,7 +38,7 @@ from chomp_data.loading import feed
 _STRATEGIES = ("none", "full", "era", "block")
 _N = flags.DEFINE_integer("n", 16_384, "Rows of an epoch.", 512)
 _CHOSEN = flags.DEFINE_list(
-  "strategies", _STRATEGIES, "Shuffles to measure, some of the default."
+  "strategies", list(_STRATEGIES), "Shuffles to measure, some of the default."
 )
 _ERA_LENGTH = flags.DEFINE_integer("era_length", 1_024, "Rows of an era.", 1)
 _WINDOW_BLOCKS = flags.DEFINE_integer(

@@ -121,10 +121,9 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Of the curves, what Prometheus is told.
 _METRICS = ("train/loss", "train/tokens_per_second", "train/wait_share")
 
-# What a run goes on writing, and where files are named after steps.
+# What a run goes on writing.
 _FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
 _REPORT = "report.txt"
-_FOLDERS = (span_losses.DIRECTORY,)
 
 
 class Run:
@@ -150,7 +149,7 @@ class Run:
       options.pipe, self.trainer.batch_sharding
     )
     self.run_directory: workdir_lib.Workdir = workdir_lib.Workdir(
-      workdir, options.checkpoint.keep, files=_FILES, folders=_FOLDERS
+      workdir, options.checkpoint.keep, files=_FILES
     )
     self.workdir: epath.Path = self.run_directory.directory
     writes = jax.process_index() == 0
@@ -170,7 +169,7 @@ class Run:
     self.log: window_log.WindowLog = window_log.WindowLog(pipe)
     self.span_losses: span_losses.Writer = span_losses.Writer(
       pipe,
-      opening.open_storage(os.fspath(self.workdir)),
+      opening.open_storage(self.run_directory.path),
       jax.process_index() == 0 and self.options.train.span_losses,
     )
     self.evaluation: held_out.Evaluation = held_out.Evaluation(

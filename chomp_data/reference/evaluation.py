@@ -65,19 +65,18 @@ class Score:
     nll: Sum of negative log likelihoods by weight, in nats.
     tokens: Columns it is summed over.
     rows: Rows that have such a column.
-    weight: What the columns weigh together; None is their number.
+    weight: What the columns weigh together.
   """
 
   nll: float
   tokens: int
   rows: int
-  weight: float | None = None
+  weight: float
 
   @property
   def loss(self) -> float:
     """Nats a token; NaN where there is no token."""
-    weight = self.tokens if self.weight is None else self.weight
-    return self.nll / weight if weight else math.nan
+    return self.nll / self.weight if self.weight else math.nan
 
   @property
   def perplexity(self) -> float:
@@ -101,45 +100,38 @@ class Trained:
   longest: int
 
 
-class ColumnLosses:
-  """What each column of a batch loses under one model, on the host."""
+def column_losses(
+  model: decoder_lib.Decoder,
+  batches: Iterable[Mapping[str, Any]],
+  sharding: jax.sharding.Sharding | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+  """Yields what each column of each batch loses.
 
-  def __init__(
-    self,
-    model: decoder_lib.Decoder,
-    sharding: jax.sharding.Sharding | None = None,
-  ):
-    """Binds a model, and the sharding of batches (None: the default device)."""
-    self._graph, self._params = nnx.split(model)
-    self._sharding = sharding
-    self._whole: jax.sharding.NamedSharding | None = None
-    if isinstance(sharding, jax.sharding.NamedSharding):
-      self._whole = jax.sharding.NamedSharding(
-        sharding.mesh, jax.sharding.PartitionSpec()
-      )
+  Args:
+    model: The decoder.
+    batches: Canonical fields [B, S] on the host; every process has all rows.
+    sharding: Of the batch axis, or None for the default device.
 
-  def __call__(
-    self, batch: Mapping[str, Any]
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the losses of a batch.
-
-    Args:
-      batch: Canonical fields [B, S]; every process has all rows.
-
-    Returns:
-      nll float32[B, S] in nats, 0 where not trained on, the mask bool[B, S],
-      and what each column weighs.
-    """
+  Yields:
+    nll float32[B, S] in nats, 0 where not trained on, the mask bool[B, S], and
+    what each column weighs.
+  """
+  graph, params = nnx.split(model)
+  whole = None
+  if isinstance(sharding, jax.sharding.NamedSharding):
+    whole = jax.sharding.NamedSharding(
+      sharding.mesh, jax.sharding.PartitionSpec()
+    )
+  for batch in batches:
     fields = {name: batch[name] for name in _FIELDS if name in batch}
-    if self._sharding is not None:
+    if sharding is not None:
       fields = {
         name: jax.make_array_from_callback(
-          value.shape, self._sharding, functools.partial(_part, value)
+          value.shape, sharding, np.asarray(value).__getitem__
         )
         for name, value in fields.items()
       }
-    losses = _column_losses(self._graph, self._whole, self._params, fields)
-    return jax.device_get(losses)
+    yield jax.device_get(_column_losses(graph, whole, params, fields))
 
 
 def score(
@@ -147,17 +139,9 @@ def score(
   batches: Iterable[Mapping[str, Any]],
   sharding: jax.sharding.Sharding | None = None,
 ) -> Score:
-  """Returns the loss summed over all batches.
-
-  Args:
-    model: The decoder.
-    batches: Canonical fields on the host.
-    sharding: Of the batch axis, or None for the default device.
-  """
-  losses = ColumnLosses(model, sharding)
+  """Returns the loss summed over all batches; arguments as `column_losses`."""
   nll, weights, tokens, rows = 0.0, 0.0, 0, 0
-  for batch in batches:
-    columns, mask, weight = losses(batch)
+  for columns, mask, weight in column_losses(model, batches, sharding):
     nll += float((columns * weight).sum(dtype=np.float64))
     weights += float(weight.sum(dtype=np.float64))
     tokens += int(mask.sum())
@@ -290,10 +274,6 @@ def _untrained(store: stores.Store, seen: Trained, shortest: int) -> np.ndarray:
     enough & (lengths >= lengths_seen.min()) & (lengths <= lengths_seen.max())
   )
   return some[alike] if alike.any() else some[enough]
-
-
-def _part(value: np.ndarray, index: Any) -> np.ndarray:
-  return np.asarray(value)[index]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

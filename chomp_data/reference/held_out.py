@@ -9,7 +9,6 @@ windows of a document one by one, beside how often the run has read it.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -111,49 +110,6 @@ class EvaluationOptions(schema.Options):
     return problems
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-  """What a held-out store came to, one entry per document that was measured.
-
-  Attributes:
-    document: int64[D], ascending.
-    ids: Their ids.
-    nll: float64[D], nats.
-    tokens: int64[D], tokens that were predicted.
-    num_bytes: float64[D], bytes of text of these tokens; NaN where the store
-      does not know its tokenizer.
-  """
-
-  document: np.ndarray
-  ids: Sequence[str]
-  nll: np.ndarray
-  tokens: np.ndarray
-  num_bytes: np.ndarray
-
-  @property
-  def loss(self) -> float:
-    """Nats per token."""
-    return float(self.nll.sum() / self.tokens.sum())
-
-  @property
-  def bits_per_byte(self) -> float:
-    """Bits per byte of text, which stores of other tokenizers compare by."""
-    return float(self.nll.sum() / self.num_bytes.sum() / math.log(2))
-
-  def records(self) -> list[dict[str, Any]]:
-    """Returns each document's figures, the greatest loss first."""
-    return [
-      {
-        "document": int(self.document[i]),
-        "id": self.ids[i],
-        "loss": float(self.nll[i] / self.tokens[i]),
-        "bits_per_byte": float(self.nll[i] / self.num_bytes[i] / math.log(2)),
-        "tokens": int(self.tokens[i]),
-      }
-      for i in np.argsort(-self.nll / self.tokens, kind="stable").tolist()
-    ]
-
-
 class HeldOut:
   """One held-out store as rows of whole documents, longer ones cut."""
 
@@ -210,40 +166,56 @@ class HeldOut:
       }
     )
     self._store = self._pipe.sources[name].store
-    steps = self._pipe.num_steps
-    assert steps is not None
+    self._steps = self._pipe.num_steps or 0
     if max_rows is not None:
-      steps = min(steps, -(-max_rows // run.global_batch_size))
-    self._steps = steps
+      self._steps = min(self._steps, -(-max_rows // run.global_batch_size))
 
   def measure(
     self, model: decoder_lib.Decoder, sharding: jax.sharding.Sharding | None
-  ) -> Measured:
-    """Returns what the model makes of it.
+  ) -> tuple[float, float, list[dict[str, Any]]]:
+    """Returns nats per token, bits per byte, and a record of each document.
+
+    Bits per byte are NaN where the store does not know its tokenizer.
 
     Args:
       model: The decoder.
       sharding: Of the batch axis, or None for the default device.
+
+    Returns:
+      The two means, and {"document", "id", "loss", "bits_per_byte", "tokens"}
+      of each document, the greatest loss first.
     """
-    losses = evaluation.ColumnLosses(model, sharding)
     count = self._store.num_documents
     nll, tokens = np.zeros(count), np.zeros(count)
-    for step in range(self._steps):
-      columns, mask, _ = losses(self._pipe.canonical(step))
+    batches = map(self._pipe.canonical, range(self._steps))
+    for step, (columns, mask, _) in enumerate(
+      evaluation.column_losses(model, batches, sharding)
+    ):
       spans = self._pipe.plan(step)
       by_span = span_losses.by_span(spans, columns, mask)
       nll += np.bincount(spans.document, by_span.nll, count)
       tokens += np.bincount(spans.document, by_span.tokens, count)
     document = np.flatnonzero(tokens)
-    tokens = tokens[document].astype(np.int64)
+    nll, tokens = nll[document], tokens[document].astype(np.int64)
     # Of a document of n tokens the first is not predicted.
     share = tokens / self._store.bounds(document)[1]
-    return Measured(
-      document,
-      self._store.document_ids(document),
-      nll[document],
-      tokens,
-      self._text_bytes[document] * share,
+    num_bytes = self._text_bytes[document] * share
+    loss, bits = nll / tokens, nll / num_bytes / math.log(2)
+    ids = self._store.document_ids(document)
+    records = [
+      {
+        "document": int(document[i]),
+        "id": ids[i],
+        "loss": float(loss[i]),
+        "bits_per_byte": float(bits[i]),
+        "tokens": int(tokens[i]),
+      }
+      for i in np.argsort(-loss, kind="stable").tolist()
+    ]
+    return (
+      float(nll.sum() / tokens.sum()),
+      float(nll.sum() / num_bytes.sum() / math.log(2)),
+      records,
     )
 
   @functools.cached_property
@@ -346,18 +318,22 @@ class Memorization:
     """
     if not len(self.document):
       return []
-    losses = evaluation.ColumnLosses(model, sharding)
     asked = np.arange(self._rows.seq_len)
     # Column i predicts token i + 1 of the window.
     asked = (asked >= self._prefix - 1) & (asked < self._window - 1)
-    parts = []
-    for batch in evaluation.batches_of(
-      self._rows, self._pipe.global_batch_size
-    ):
-      batch["loss_mask"] = np.broadcast_to(asked, batch["tokens"].shape)
-      parts.append(-losses(batch)[0].sum(axis=1, dtype=np.float64))
+    batches = (
+      {**batch, "loss_mask": np.broadcast_to(asked, batch["tokens"].shape)}
+      for batch in evaluation.batches_of(
+        self._rows, self._pipe.global_batch_size
+      )
+    )
     count = len(self._rows)
-    log_p = np.concatenate(parts)[:count]
+    log_p = np.concatenate(
+      [
+        -nll.sum(axis=1, dtype=np.float64)
+        for nll, _, _ in evaluation.column_losses(model, batches, sharding)
+      ]
+    )[:count]
     owner = np.searchsorted(
       self.document, self._rows.plan(np.arange(count)).document
     )
@@ -422,11 +398,11 @@ class Evaluation:
     curves: dict[str, float] = {}
     documents: dict[str, list[dict[str, Any]]] = {}
     for store in self._stores:
-      scores = store.measure(model, self._sharding)
-      curves[f"held_out/loss/{store.name}"] = scores.loss
-      curves[f"held_out/bits_per_byte/{store.name}"] = scores.bits_per_byte
+      loss, bits_per_byte, records = store.measure(model, self._sharding)
+      curves[f"held_out/loss/{store.name}"] = loss
+      curves[f"held_out/bits_per_byte/{store.name}"] = bits_per_byte
       documents.setdefault("held_out", []).extend(
-        {"store": store.name, **record} for record in scores.records()
+        {"store": store.name, **record} for record in records
       )
     for source in self._learned:
       records = source.measure(model, step, self._sharding)

@@ -227,40 +227,29 @@ class Mirror:
 class Files:
   """Other files of a run, sent whole as often as they have changed."""
 
-  def __init__(
-    self, url: str, directory: pathlib.Path, apart: Sequence[str] = ()
-  ):
+  def __init__(self, url: str, directory: pathlib.Path, apart: str):
     """Binds a directory and a bucket.
 
     Args:
       url: Where they are kept.
       directory: Where the run writes them.
-      apart: Folders there that are none of them.
+      apart: A folder there whose files are none of them.
     """
     self._place = bucket.BucketStorage(url)
     self._directory = directory
-    self._apart = tuple(f"{folder}/" for folder in apart)
+    self._apart = f"{apart}/"
     # What is there, as it was when it was sent: size and time.
     self._sent: dict[str, tuple[int, int]] = {}
 
-  def fetch(self, files: Sequence[str], folders: Sequence[str]) -> None:
-    """Brings files; of folders their names, as empty files.
+  def fetch(self, names: Sequence[str]) -> None:
+    """Brings those files that are there.
 
     Raises:
       StoreError: If one cannot be read.
     """
-    for name in files:
+    for name in names:
       with contextlib.suppress(FileNotFoundError):
         (self._directory / name).write_bytes(self._place.get(name))
-    for folder in folders:
-      for name in self._place.names(f"{folder}/"):
-        # Consoles of buckets make objects whose names end with a slash.
-        if not relative_names.is_valid(name):
-          logging.warning("ignored the object %s", self._place.url(name))
-          continue
-        path = self._directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
     self._sent = self._local_files()
 
   def send(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 import json
 import math
 import pathlib
@@ -184,40 +183,12 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
   part.replace(path)
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-  """What a run read of one source.
-
-  Attributes:
-    name: The source's.
-    tokens: Tokens read, padding excluded.
-    share: Its fraction of the mix's unit, in [0, 1].
-    intended_share: The fraction that the mix's weights ask for.
-    epochs: Passes over the source.
-    documents: Documents read at least once.
-    filled: Fraction of the positions of its rows that hold tokens, or None
-      where rows are of several lengths.
-    filled_alone: The same for rows of one document each, or None.
-    loss: Mean loss of its latest window, in nats a token; NaN for none.
-  """
-
-  name: str
-  tokens: int
-  share: float
-  intended_share: float
-  epochs: float
-  documents: int
-  filled: float | None
-  filled_alone: float | None
-  loss: float
-
-
 def sources(
   pipe: pipeline.Pipeline,
   by_source: Mapping[str, Mapping[str, Any]],
   read: Sequence[coverage_lib.Coverage],
   history: Points,
-) -> list[Source]:
+) -> list[dict[str, Any]]:
   """Returns what a run read of each source, the most tokens first.
 
   Args:
@@ -225,6 +196,12 @@ def sources(
     by_source: Of a `window_log.Window`.
     read: The documents that it read.
     history: Of `points`.
+
+  Returns:
+    The records of `by_source` with `name`, `documents` (read at least once),
+    `filled` (the fraction of the positions of its rows that hold tokens, None
+    where rows are of several lengths), `filled_alone` (the same for rows of one
+    document each) and `loss` (of its latest window, NaN for none).
   """
   latest = history[-1] if history else {}
   out = []
@@ -240,19 +217,16 @@ def sources(
       lengths = np.minimum(coverage.length, pipe.seq_len)
       alone = float(lengths.mean()) / pipe.seq_len
     out.append(
-      Source(
-        name=coverage.source,
-        tokens=record["tokens"],
-        share=record["share"],
-        intended_share=record["intended_share"],
-        epochs=record["epochs"],
-        documents=len(coverage.document),
-        filled=filled,
-        filled_alone=alone,
-        loss=_finite(latest.get(f"train/loss/{coverage.source}")),
-      )
+      {
+        **record,
+        "name": coverage.source,
+        "documents": len(coverage.document),
+        "filled": filled,
+        "filled_alone": alone,
+        "loss": _finite(latest.get(f"train/loss/{coverage.source}")),
+      }
     )
-  return sorted(out, key=lambda source: -source.tokens)
+  return sorted(out, key=lambda source: -source["tokens"])
 
 
 def points(workdir: str) -> list[dict[str, Any]]:
@@ -267,31 +241,37 @@ def points(workdir: str) -> list[dict[str, Any]]:
   return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def lines(read: Sequence[Source], history: Points) -> list[str]:
+def lines(read: Sequence[Mapping[str, Any]], history: Points) -> list[str]:
   """Returns the summary as text: a table of sources, and the loss.
 
   Args:
     read: Of `sources`.
     history: Of `points`.
   """
-  width = max(len("source"), *(len(source.name) for source in read))
-  out = [
-    f"{'source':<{width}}  {'tokens':>12}  {'share':>6}  {'wanted':>6}"
-    f"  {'documents':>9}  {'epochs':>6}  {'rows filled':>11}  {'loss':>6}"
-  ]
-  for source in read[:_MOST_SOURCES]:
-    out.append(
-      f"{source.name:<{width}}  {source.tokens:>12,}  {source.share:>6.1%}"
-      f"  {source.intended_share:>6.1%}  {source.documents:>9,}"
-      f"  {source.epochs:>6.2f}  {_percent(source.filled):>11}"
-      f"  {_number(source.loss):>6}"
+  width = max(len("source"), *(len(source["name"]) for source in read))
+  form = f"{{:<{width}}}  {{:>12}}  {{:>6}}  {{:>6}}  {{:>9}}  {{:>6}}"
+  form += "  {:>11}  {:>6}"
+  heads = ("tokens", "share", "wanted", "documents", "epochs", "rows filled")
+  out = [form.format("source", *heads, "loss")]
+  out += [
+    form.format(
+      source["name"],
+      f"{source['tokens']:,}",
+      f"{source['share']:.1%}",
+      f"{source['intended_share']:.1%}",
+      f"{source['documents']:,}",
+      f"{source['epochs']:.2f}",
+      "-" if source["filled"] is None else f"{source['filled']:.1%}",
+      "-" if math.isnan(source["loss"]) else f"{source['loss']:.2f}",
     )
+    for source in read[:_MOST_SOURCES]
+  ]
   if len(read) > _MOST_SOURCES:
     out.append(f"... and {len(read) - _MOST_SOURCES} more sources")
-  alone = [source for source in read if source.filled_alone is not None]
+  alone = [source for source in read if source["filled_alone"] is not None]
   if alone:
-    total = sum(source.documents for source in alone)
-    filled = sum(s.documents * (s.filled_alone or 0) for s in alone) / total
+    total = sum(source["documents"] for source in alone)
+    filled = sum(s["documents"] * s["filled_alone"] for s in alone) / total
     out.append(
       f"With one document in each row, {filled:.1%} of the positions would"
       " hold tokens."
@@ -305,7 +285,7 @@ def lines(read: Sequence[Source], history: Points) -> list[str]:
   return out
 
 
-def draw(path: str, read: Sequence[Source], history: Points) -> bool:
+def draw(path: str, read: Sequence[Mapping[str, Any]], history: Points) -> bool:
   """Draws the loss, how full rows are and tokens by source.
 
   Args:
@@ -330,23 +310,23 @@ def draw(path: str, read: Sequence[Source], history: Points) -> bool:
   steps = [point["step"] for point in history]
 
   for source in read:
-    values = [_finite(p.get(f"train/loss/{source.name}")) for p in history]
-    loss.plot(steps, values, lw=1.2, label=source.name)
+    values = [_finite(p.get(f"train/loss/{source['name']}")) for p in history]
+    loss.plot(steps, values, lw=1.2, label=source["name"])
   if len(read) > 1:
     values = [_finite(point.get("train/loss")) for point in history]
     loss.plot(steps, values, color="black", lw=1.6, label="all")
   loss.set(title="training loss", xlabel="step", ylabel="nats per token")
   loss.legend(frameon=False, fontsize=8)
 
-  full = [source for source in read if source.filled is not None]
+  full = [source for source in read if source["filled"] is not None]
   for offset, label, color, values in (
-    (-0.2, "as read", "tab:green", [s.filled or 0 for s in full]),
-    (0.2, "one document", "lightgrey", [s.filled_alone or 0 for s in full]),
+    (-0.2, "as read", "tab:green", [s["filled"] for s in full]),
+    (0.2, "one document", "lightgrey", [s["filled_alone"] for s in full]),
   ):
     places = np.arange(len(full)) + offset
     bars = rows.barh(places, values, 0.38, label=label, color=color)
     rows.bar_label(bars, [f"{v:.1%}" for v in values], padding=-32, fontsize=8)
-  rows.set_yticks(range(len(full)), [source.name for source in full])
+  rows.set_yticks(range(len(full)), [source["name"] for source in full])
   rows.invert_yaxis()
   rows.set(title="row utilisation", xlabel="positions that hold tokens")
   rows.set_xlim(0, 1)
@@ -355,9 +335,10 @@ def draw(path: str, read: Sequence[Source], history: Points) -> bool:
 
   tokens.stackplot(
     [0, *steps],
-    *([0, *(p.get(f"tokens/{s.name}") or 0 for p in history)] for s in read),
+    *([0, *(p.get(f"tokens/{s['name']}") or 0 for p in history)] for s in read),
     labels=[
-      f"{s.name} {s.share:.1%} (wanted {s.intended_share:.0%})" for s in read
+      f"{s['name']} {s['share']:.1%} (wanted {s['intended_share']:.0%})"
+      for s in read
     ],
     alpha=0.85,
   )
@@ -370,11 +351,3 @@ def draw(path: str, read: Sequence[Source], history: Points) -> bool:
 
 def _finite(value: float | None) -> float:
   return math.nan if value is None else value
-
-
-def _percent(value: float | None) -> str:
-  return "-" if value is None else f"{value:.1%}"
-
-
-def _number(value: float) -> str:
-  return "-" if math.isnan(value) else f"{value:.2f}"

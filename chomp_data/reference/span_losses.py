@@ -173,20 +173,17 @@ class Writer:
     self._first, self._steps = last, []
 
 
-@dataclasses.dataclass(frozen=True)
-class Logged:
-  """Losses of consecutive steps, beside their plan.
+class Losses(NamedTuple):
+  """Losses of the spans of consecutive steps.
 
   Attributes:
-    first_step: The first of the steps.
-    spans: Of their rows, which follow each other; N of them.
-    step: int64[N], the step of each span.
+    key: int64[N], source and document, in one integer.
+    step: int64[N], ascending.
     loss: float32[N], nats a token; NaN where none weighs.
     tokens: int64[N], trained tokens.
   """
 
-  first_step: int
-  spans: spans_lib.Spans
+  key: np.ndarray
   step: np.ndarray
   loss: np.ndarray
   tokens: np.ndarray
@@ -194,7 +191,7 @@ class Logged:
 
 def read(
   pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
-) -> Iterator[Logged]:
+) -> Iterator[Losses]:
   """Yields what was written of steps first .. last - 1, a file at a time.
 
   Args:
@@ -224,9 +221,8 @@ def read(
         f" {stop - 1}, got {count.sum()} for {len(spans)} planned ones. Give"
         " the config that wrote it."
       )
-    yield Logged(
-      first_step=at,
-      spans=spans,
+    yield Losses(
+      key=spans.source.astype(np.int64) << _DOCUMENT_BITS | spans.document,
       step=np.repeat(np.arange(at, stop), count),
       loss=values["loss"][cut],
       tokens=values["tokens"][cut].astype(np.int64),
@@ -278,49 +274,41 @@ def _loaded(workdir: storage.Storage, name: str) -> dict[str, Any]:
     ) from error
 
 
-class _Trained(NamedTuple):
-  """Spans with trained tokens, and what their sources lost at that time.
+@dataclasses.dataclass(frozen=True)
+class _Means:
+  """Means of documents over some steps, an entry a document."""
 
-  Attributes:
-    key: int64[N], source and document.
-    step: int64[N], ascending.
-    loss: float64[N], nats per token; 0 where none weighs.
-    tokens: int64[N], trained ones.
-    usual: float64[N], the mean loss of the source in the 64 steps around.
-  """
-
-  key: np.ndarray
-  step: np.ndarray
   loss: np.ndarray
+  relative: np.ndarray
   tokens: np.ndarray
-  usual: np.ndarray
+  spans: np.ndarray
+  first: np.ndarray
+  last: np.ndarray
 
 
-class _ByDocument:
-  """Sums of losses by document."""
-
-  def __init__(self, key: np.ndarray, blocks: Iterable[_Trained]):
-    """Sums spans of documents `key`, ascending; others are left out."""
-    count = len(key)
-    self.nll, self.relative = np.zeros(count), np.zeros(count)
-    self.tokens, self.spans = np.zeros(count), np.zeros(count, np.int64)
-    self.first = np.full(count, -1, np.int64)
-    self.last = np.full(count, -1, np.int64)
-    for block in blocks:
-      among = np.isin(block.key, key)
-      _, step, loss, tokens, usual = (column[among] for column in block)
-      at = np.searchsorted(key, block.key[among])
-      self.nll += np.bincount(at, loss * tokens, count)
-      self.relative += np.bincount(at, (loss - usual) * tokens, count)
-      self.tokens += np.bincount(at, tokens, count)
-      self.spans += np.bincount(at, minlength=count)
-      new = self.first[at] < 0
-      # Steps ascend: of several the first assignment is the last in reverse.
-      self.first[at[new][::-1]] = step[new][::-1]
-      self.last[at] = step
-    with np.errstate(invalid="ignore"):
-      self.loss = self.nll / self.tokens
-    self.relative /= np.maximum(self.tokens, 1)
+def _means(
+  key: np.ndarray, blocks: Iterable[tuple[Losses, np.ndarray]]
+) -> _Means:
+  """Returns means of documents `key`, ascending; others are left out."""
+  sums = np.zeros((4, len(key)))
+  first, last = np.full((2, len(key)), -1, np.int64)
+  for losses, usual in blocks:
+    among = np.isin(losses.key, key)
+    at, step = np.searchsorted(key, losses.key[among]), losses.step[among]
+    tokens, loss = losses.tokens[among], losses.loss[among]
+    for i, values in enumerate(
+      (loss * tokens, (loss - usual[among]) * tokens, tokens, None)
+    ):
+      sums[i] += np.bincount(at, values, len(key))
+    new = first[at] < 0
+    # Steps ascend: of several the first assignment is the last in reverse.
+    first[at[new][::-1]] = step[new][::-1]
+    last[at] = step
+  nll, relative, tokens, spans = sums
+  with np.errstate(invalid="ignore"):
+    loss = nll / tokens
+  relative = relative / np.maximum(tokens, 1)
+  return _Means(loss, relative, tokens, spans, first, last)
 
 
 def documents(
@@ -347,10 +335,11 @@ def documents(
     StateError: If a step was not written.
   """
   begun, _ = steps_written(workdir)
-  keys = [block.key for block in _trained(pipe, workdir, first, last)]
+  asked = list(_trained(pipe, workdir, first, last))
+  keys = [losses.key for losses, _ in asked]
   key = np.unique(np.concatenate([np.empty(0, np.int64), *keys]))
-  now = _ByDocument(key, _trained(pipe, workdir, first, last))
-  before = _ByDocument(key, _trained(pipe, workdir, begun, first))
+  now = _means(key, asked)
+  before = _means(key, _trained(pipe, workdir, begun, first))
   records: list[dict[str, Any]] = []
   for number, name in enumerate(pipe.source_names):
     low, high = np.searchsorted(key >> _DOCUMENT_BITS, [number, number + 1])
@@ -383,8 +372,11 @@ def documents(
 
 def _trained(
   pipe: pipeline.Pipeline, workdir: storage.Storage, first: int, last: int
-) -> Iterator[_Trained]:
-  """Yields the spans of steps first .. last - 1 that were trained on."""
+) -> Iterator[tuple[Losses, np.ndarray]]:
+  """Yields the spans of steps first .. last - 1 that were trained on.
+
+  Beside each is the mean loss of its source in the 64 steps around.
+  """
   if first >= last:
     return
   # Means are of whole stretches of 64 steps, as far as they were written: of
@@ -394,19 +386,10 @@ def _trained(
   high = max(last, min(-(-last // _MEAN_STEPS) * _MEAN_STEPS, ended))
   inner = range((low // _BLOCK_STEPS + 1) * _BLOCK_STEPS, high, _BLOCK_STEPS)
   for begin, end in itertools.pairwise([low, *inner, high]):
-    parts = list(read(pipe, workdir, begin, end))
-    step, tokens, source, document = (
-      np.concatenate(columns).astype(np.int64)
-      for columns in (
-        [part.step for part in parts],
-        [part.tokens for part in parts],
-        [part.spans.source for part in parts],
-        [part.spans.document for part in parts],
-      )
-    )
-    loss = np.concatenate([part.loss for part in parts]).astype(np.float64)
-    loss = np.nan_to_num(loss)
-    # The mean loss of each source in each stretch.
+    parts = zip(*read(pipe, workdir, begin, end), strict=True)
+    key, step, loss, tokens = map(np.concatenate, parts)
+    loss = np.nan_to_num(loss.astype(np.float64))
+    source = key >> _DOCUMENT_BITS
     _, stretch = np.unique(
       source << _DOCUMENT_BITS | step // _MEAN_STEPS, return_inverse=True
     )
@@ -414,7 +397,6 @@ def _trained(
       np.bincount(stretch, tokens), 1
     )
     pick = (tokens > 0) & (step >= first) & (step < last)
-    key = source << _DOCUMENT_BITS | document
-    yield _Trained(
-      *(column[pick] for column in (key, step, loss, tokens, mean[stretch]))
-    )
+    columns = (key, step, loss, tokens, mean[stretch])
+    *columns, usual = (column[pick] for column in columns)
+    yield Losses(*columns), usual

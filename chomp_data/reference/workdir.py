@@ -76,7 +76,6 @@ class Workdir:
     keep: int | None,
     *,
     files: Sequence[str] = (),
-    folders: Sequence[str] = (),
   ):
     """Makes the directory; brings what a run goes on with from a bucket.
 
@@ -84,7 +83,6 @@ class Workdir:
       path: A directory, or the URL of a place in a bucket.
       keep: How many of the newest checkpoints are kept; None keeps all.
       files: Files that a run goes on writing.
-      folders: Folders in which a run removes files of later steps by name.
 
     Raises:
       StoreError: If there cannot be such a directory, the bucket cannot be
@@ -103,8 +101,8 @@ class Workdir:
         self._mirror = mirror.Mirror(self.checkpoints, keep)
         (local / _CHECKPOINTS).mkdir()
         if jax.process_index() == 0:
-          self._files = mirror.Files(self.path, local, (_CHECKPOINTS,))
-          self._files.fetch(files, folders)
+          self._files = mirror.Files(self.path, local, _CHECKPOINTS)
+          self._files.fetch(files)
         process = jax.process_index()
         options = ocp.CheckpointManagerOptions(
           max_to_keep=1,

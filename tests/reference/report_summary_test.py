@@ -61,15 +61,15 @@ def _sources(kind="rows"):
 
 def test_rows_are_compared_with_rows_of_one_document():
   web, code = _sources()
-  assert (web.name, web.documents, web.loss) == ("web", 3, 4.25)
-  assert web.filled == 18_000 / 20_000
-  assert web.filled_alone == (100 + 500 + 1_000) / 3_000
-  assert (code.filled, code.filled_alone) == (None, None)
-  assert math.isnan(code.loss)
+  assert (web["name"], web["documents"], web["loss"]) == ("web", 3, 4.25)
+  assert web["filled"] == 18_000 / 20_000
+  assert web["filled_alone"] == (100 + 500 + 1_000) / 3_000
+  assert (code["filled"], code["filled_alone"]) == (None, None)
+  assert math.isnan(code["loss"])
 
 
 def test_rows_of_several_lengths_have_no_utilisation():
-  assert [source.filled for source in _sources("length")] == [None] * 2
+  assert [source["filled"] for source in _sources("length")] == [None] * 2
 
 
 def test_the_table_has_a_line_a_source_and_the_loss():

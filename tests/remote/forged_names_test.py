@@ -77,28 +77,6 @@ def test_a_record_of_another_form_is_a_damaged_checkpoint(
     mirror.Mirror(place.path, None).fetch(7, tmp_path / "7")
 
 
-def test_objects_named_like_paths_are_not_brought(
-  s3_bucket, tmp_path, outside, monkeypatch
-):
-  raw = opening.open_storage(s3_bucket.root)
-  raw.put("run/tensorboard/events", b"1")
-  raw.put("run/tensorboard/", b"")
-  run = tmp_path / "run"
-  run.mkdir()
-  listed = [
-    "tensorboard/", "tensorboard/events", "tensorboard/../../outside/new",
-    "/etc/new", "tensorboard//new", "tensorboard/./new",
-  ]  # fmt: skip
-  files = mirror.Files(f"{raw.path}/run", run)
-  monkeypatch.setattr(
-    mirror.bucket.BucketStorage, "names", lambda self, prefix="": listed
-  )
-  files.fetch([], ["tensorboard"])
-  found = [own for own in run.rglob("*") if own.is_file()]
-  assert found == [run / "tensorboard" / "events"]
-  assert [own.name for own in outside.iterdir()] == ["canary"]
-
-
 def test_a_name_that_a_client_resolves_is_no_name_of_an_object(bucket):
   place = opening.open_storage(f"{bucket.root}/inner")
   opening.open_storage(bucket.root).put("victim", b"alive")
