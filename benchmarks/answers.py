@@ -21,6 +21,7 @@ little. Side indexes are built before; each answer is of a run just built.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import copy
 import json
 import pathlib
@@ -61,7 +62,7 @@ _FORECAST = (
 
 
 def runs(
-  stores: dict[str, str],
+  stores: Mapping[str, str],
   seq_len: int,
   step: int,
   names: Iterable[str],
@@ -111,7 +112,7 @@ def _visited(directory: pathlib.Path) -> tuple[int, int, dict[str, Any]]:
   count = step = harness.small(1_000_000, 2_000)
   path = directory / f"documents-{count}"
   corpora.make_corpus(path, count, median=60)
-  stores = dict.fromkeys(_SOURCES, str(path))
+  stores = {source: str(path) for source in _SOURCES}
   mixed = ("sequential, block", "bin ffd, block", "bin exact, full")
   lengths = (64, 128, 256, 512)
   return count, step, runs(stores, 512, step, _VISITED, mixed, lengths)
@@ -206,7 +207,7 @@ def forecasts(directory: pathlib.Path) -> harness.Table:
     harness.SEQ_LEN,
     step,
     _FORECAST,
-    ("bin ffd, block",) * 3,
+    ("bin ffd, block", "bin ffd, block", "bin ffd, block"),
     (512, 1_024, 2_048, 4_096),
   )
   lines = [["run", "epochs", "accounts", "reads", "diff"]]

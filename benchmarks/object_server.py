@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 import urllib.parse
 import urllib.request
 
@@ -82,7 +83,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       _counts["bytes"] += len(part)
     self._answer(status, part, found or b"", headers)
 
-  def _answer(self, status, body, of=b"", headers=()) -> None:
+  def _answer(
+    self, status: int, body: Any, of: Any = b"", headers: Any = ()
+  ) -> None:
     self.send_response_only(status)
     # Its size tells an object of this benchmark from the next one.
     self.send_header(

@@ -100,23 +100,24 @@ def packed(directory: pathlib.Path) -> harness.Table:
     for count in counts
   ]
   to_billion = 1e9 / most
+  store = stores[1]
+  index = pathlib.Path(f"{store.path}.index")
   for kind in _KINDS:
-    held, source = [], kinds.source(kind)
-    for store in stores:
-      index = pathlib.Path(f"{store.path}.index")
-      shutil.rmtree(index, ignore_errors=True)
-      began, cpu_began = time.perf_counter(), time.process_time()
-      _build([store], source)
-      build = time.perf_counter() - began
-      cpu = time.process_time() - cpu_began
-      disk = sum(file.stat().st_size for file in index.rglob("*.*"))
+    source = kinds.source(kind)
+    shutil.rmtree(index, ignore_errors=True)
+    began, cpu_began = time.perf_counter(), time.process_time()
+    _build([store], source)
+    build = time.perf_counter() - began
+    cpu = time.process_time() - cpu_began
+    disk = sum(file.stat().st_size for file in index.rglob("*.*"))
+    opening = _seconds(lambda source=source: _build([store], source))
+    plans = _plan_ms(_build([store], source))[2:]
+    held = []
+    for small_or_large in stores:
+      _build([small_or_large], source)
       with _traced() as allocated:
-        _build([store], source).plan(0)
+        _build([small_or_large], source).plan(0)
         held.append(allocated())
-      opening = _seconds(
-        lambda store=store, source=source: _build([store], source)
-      )
-      plans = _plan_ms(_build([store], source))[2:]
     # What does not grow with the corpus (windows in use) is left out.
     resident = max(held[1] - held[0], 0) / (most - few)
     lines.append(
