@@ -14,8 +14,8 @@ import numpy as np
 from chomp_data.bucket import batch_order
 from chomp_data.index import memo
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import prefix_sums
-from chomp_data.sources import row_units
 
 # (bucket, samples int64[N] of it) -> units of each sample, int64[N].
 SampleUnits = Callable[[int, np.ndarray], np.ndarray]
@@ -51,7 +51,7 @@ class BatchList(prefix_sums.PrefixSums):
     """
     self.order = order
     self._units = units
-    self._group = max(1, row_units.BLOCK_ROWS // order.num_batches)
+    self._group = max(1, mix_units.BLOCK_ROWS // order.num_batches)
     self.epochs: epochs_lib.Epochs = epochs_lib.EqualEpochs(
       self._group * order.num_batches
     )
@@ -69,7 +69,7 @@ class BatchList(prefix_sums.PrefixSums):
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns what all batches of a group consume, as one block."""
     del unit
     if rows == 0:
@@ -82,7 +82,7 @@ class BatchList(prefix_sums.PrefixSums):
       if callable(self._units):
         for samples in order.left_out(bucket, numbers):
           total -= int(self._units(bucket, samples).sum())
-    return row_units.BlockUnits(
+    return mix_units.BlockUnits(
       np.asarray([0, self.epochs.size(epoch)]), np.asarray([total])
     )
 

@@ -167,13 +167,7 @@ class BatchOrder:
   def _samples_at(
     self, bucket: int, epochs: np.ndarray, places: np.ndarray
   ) -> np.ndarray:
-    """Returns the samples at places of a bucket's order; -1 beyond its samples.
-
-    Args:
-      bucket: Its number.
-      epochs: int64, of a shape that is broadcast with that of `places`.
-      places: int64, in the permutation of the bucket's samples.
-    """
+    """Returns samples at places of a bucket's order; -1 beyond its samples."""
     count = int(self.counts[bucket])
     keys = hashing.fold(self._sample_keys[bucket], epochs)
     places, keys = np.broadcast_arrays(places, keys)

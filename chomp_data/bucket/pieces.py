@@ -38,15 +38,7 @@ def cut(
     For each bucket (document int64[M], first token int64[M]) of its pieces,
     sorted by document and token. A piece has the bucket's length, or ends with
     its document.
-
-  Raises:
-    ValueError: If `assign` is unknown.
   """
-  if assign not in ASSIGNS:
-    raise ValueError(
-      f"`assign` must be one of {', '.join(ASSIGNS)}, got {assign!r}. Choose"
-      " one."
-    )
   ends = np.asarray(buckets, np.int64)
   remaining = np.asarray(lengths, np.int64).copy()
   num_cut = np.zeros_like(remaining)

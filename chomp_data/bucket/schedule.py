@@ -46,7 +46,14 @@ _LOCATED = 1_024
 
 
 class BucketSchedule:
-  """Steps to batches of one (dataset, bucket), by random access."""
+  """Steps to batches of one (dataset, bucket), by random access.
+
+  Attributes:
+    datasets: Names of the datasets, by number.
+    buckets: Names of the buckets, by number.
+    batch_sizes: Samples of a global batch, padding included,
+      int64[num_buckets].
+  """
 
   def __init__(
     self,
@@ -94,17 +101,19 @@ class BucketSchedule:
     problems = _group_problems(groups, batch_sizes, remainder)
     if problems:
       raise ValueError("\n".join(problems))
-    self._names = tuple(groups)
-    self._buckets = tuple(batch_sizes)
-    self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
-    repeats = policies.by_name(exhaustion).repeats
+    self.datasets: tuple[str, ...] = tuple(groups)
+    self.buckets: tuple[str, ...] = tuple(batch_sizes)
+    self.batch_sizes: np.ndarray = np.asarray(
+      list(batch_sizes.values()), np.int64
+    )
+    repeats = policies.EXHAUSTIONS[exhaustion].repeats
     num_epochs = {name: max_epochs.get(name, epochs) for name in groups}
     whole_lists = {
       name: batch_list.BatchList(
         batch_order.BatchOrder(
-          self._buckets,
+          self.buckets,
           [counts.get(bucket, 0) for bucket in batch_sizes],
-          self._batch_sizes.tolist(),
+          self.batch_sizes.tolist(),
           orders.order_key(key, name, seeds.get(name), "buckets"),
           keeps_partial=remainder == "pad",
           epochs=max_epochs.get(name) if repeats else num_epochs[name],
@@ -138,21 +147,6 @@ class BucketSchedule:
         whole_lists, stages, bucket_stages, merged
       )
     self._lists: list[curriculum.List] = list(lists.values())
-
-  @property
-  def datasets(self) -> tuple[str, ...]:
-    """The datasets, by number."""
-    return self._names
-
-  @property
-  def buckets(self) -> tuple[str, ...]:
-    """The buckets, by number."""
-    return self._buckets
-
-  @property
-  def batch_sizes(self) -> np.ndarray:
-    """Samples of a global batch, padding included, int64[num_buckets]."""
-    return self._batch_sizes.copy()
 
   @property
   def num_steps(self) -> int | None:
@@ -230,7 +224,7 @@ class BucketSchedule:
       IndexError: If there is no such step or row.
     """
     dataset, bucket, epoch, batch = self._located(int(step))
-    size = int(self._batch_sizes[bucket])
+    size = int(self.batch_sizes[bucket])
     if rows is None:
       rows = np.arange(size)
     else:
@@ -239,7 +233,7 @@ class BucketSchedule:
       if outside.size:
         raise IndexError(
           f"`rows` must be in 0 .. {size - 1} at step {step}, of bucket"
-          f" {self._buckets[bucket]!r}, got {outside[0]}. Take the rows of"
+          f" {self.buckets[bucket]!r}, got {outside[0]}. Take the rows of"
           " this step's batch."
         )
     return self._orders[dataset].samples(bucket, epoch, batch, rows)
@@ -258,7 +252,7 @@ class BucketSchedule:
       int64[M], ascending; M < N where the run ends before some of them.
     """
     return self._merge.positions_of(
-      self._names[dataset], self._lists[dataset].places_at(bucket, places)
+      self.datasets[dataset], self._lists[dataset].places_at(bucket, places)
     )
 
   def parts_at(
@@ -350,12 +344,12 @@ class BucketSchedule:
 
     None if it never begins.
     """
-    place = self._lists[self._names.index(dataset)].passed_at(epoch)
+    place = self._lists[self.datasets.index(dataset)].passed_at(epoch)
     return None if place is None else self._step_of(dataset, place)
 
   def ends(self, dataset: str) -> int | None:
     """Returns the step after a dataset's last batch; None if there is none."""
-    last = self._lists[self._names.index(dataset)].num_rows
+    last = self._lists[self.datasets.index(dataset)].num_rows
     step = None if not last else self._step_of(dataset, last - 1)
     return None if step is None else step + 1
 

@@ -91,11 +91,7 @@ class PrefixSumColumn:
     return part * _EVERY + np.count_nonzero(below, axis=1)
 
   def _part_sums(self, parts: np.ndarray) -> np.ndarray:
-    """Returns int64[N, _EVERY], sums of parts; int64's maximum past the end.
-
-    Args:
-      parts: int64[N], numbers of parts of `_EVERY` sums.
-    """
+    """Returns int64[N, _EVERY], sums of parts; int64's maximum past the end."""
     index = parts[:, None] * _EVERY + np.arange(_EVERY)
     count = len(self._values)
     sums = np.zeros(index.shape, np.int64)

@@ -78,17 +78,3 @@ EXHAUSTIONS: dict[str, Exhaustion] = {
   "all_exhausted": Exhaustion(_all),
   "all_exhausted_without_replacement": Exhaustion(passes=1, canonical="drop"),
 }
-
-
-def by_name(name: str) -> Exhaustion:
-  """Returns a policy.
-
-  Raises:
-    ValueError: If there is none of that name.
-  """
-  if name not in EXHAUSTIONS:
-    raise ValueError(
-      f"`exhaustion` must be one of {', '.join(EXHAUSTIONS)}, got {name!r}."
-      " Choose one."
-    )
-  return EXHAUSTIONS[name]

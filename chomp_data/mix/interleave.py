@@ -40,7 +40,6 @@ import dataclasses
 import decimal
 import fractions
 import functools
-import itertools
 
 import numpy as np
 
@@ -149,12 +148,12 @@ class Interleave:
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
   ):
-    """Checks the stages and the rows of sources; computes nothing.
+    """Checks the weights and the rows of sources; computes nothing.
 
     Args:
       sequences: Units of each source's rows. Their order numbers the sources
         and has no other effect.
-      stages: The stages, sorted by position.
+      stages: The stages, ascending from position 0, of known sources.
       key: 64 bits. It and the names of sources decide ties.
       exhaustion: One of `exhaustion.EXHAUSTIONS`.
       exhausted_at: Rows after which each source counts as exhausted; if left
@@ -165,15 +164,21 @@ class Interleave:
         units over weight of the others.
 
     Raises:
-      ValueError: If a stage names an unknown source, its weights are too far
-        apart, stages are not sorted, or repeated rows consume nothing.
+      ValueError: If weights of a stage are too far apart, a stage begins too
+        late, a source has no rows, or repeated rows consume nothing.
     """
-    policies.by_name(exhaustion)
     self._exhaustion = exhaustion
     self._numbers = {name: i for i, name in enumerate(sequences)}
     self._stages = tuple(stages)
-    self._check_stages()
     self._positions = [stage.from_position for stage in self._stages]
+    if self._positions[-1] >= least_consumed.MOST_UNITS:
+      raise ValueError(
+        "`stages` must start before position"
+        f" {least_consumed.MOST_UNITS}, got {self._positions[-1]}. Start them"
+        " earlier."
+      )
+    for i, stage in enumerate(self._stages):
+      _check_weights(f"stages[{i}].weights", stage.weights)
     self._start = dict(start or {})
     self._exhausted_at: list[int | None] = []
     self._sources: list[least_consumed.Source] = []
@@ -191,38 +196,10 @@ class Interleave:
     # Reading on from a position continues from the block before.
     self._blocks = memo.Memo(_BLOCKS_CACHED)
 
-  def _check_names(self, field: str, by_name: Mapping[str, object]) -> None:
-    """Raises ValueError if a mapping names unknown sources."""
-    unknown = [name for name in by_name if name not in self._numbers]
-    if unknown:
-      raise ValueError(
-        f"`{field}` must name known sources, got {unknown}. Known:"
-        f" {', '.join(self._numbers)}."
-      )
-
-  def _check_stages(self) -> None:
-    positions = [stage.from_position for stage in self._stages]
-    rising = all(a < b for a, b in itertools.pairwise(positions))
-    if positions[:1] != [0] or not rising:
-      raise ValueError(
-        f"`stages` must start at position 0 and rise, got {positions}. Put"
-        " them in order, each position once."
-      )
-    if positions[-1] >= least_consumed.MOST_UNITS:
-      raise ValueError(
-        "`stages` must start before position"
-        f" {least_consumed.MOST_UNITS}, got {positions[-1]}. Start them"
-        " earlier."
-      )
-    for i, stage in enumerate(self._stages):
-      field = f"stages[{i}].weights"
-      self._check_names(field, stage.weights)
-      _check_weights(field, stage.weights)
-
   @property
   def _policy(self) -> policies.Exhaustion:
     # Looked up by name, because functions of a policy cannot be pickled.
-    return policies.by_name(self._exhaustion)
+    return policies.EXHAUSTIONS[self._exhaustion]
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -328,15 +305,7 @@ class Interleave:
   def _started(
     self, number: int, rows: np.ndarray, ahead: Mapping[int, int], parts: int
   ) -> _StageStart:
-    """Returns a stage from the state of the sources at its start.
-
-    Args:
-      number: The number of the stage.
-      rows: int64[S], each source's next row.
-      ahead: How far sources are beyond the least level among them, in fractions
-        of a unit; 0 if left out.
-      parts: The common denominator of these fractions.
-    """
+    """Returns a stage from what `beyond_least` is where it starts."""
     weights = self._stages[number].weights
     names = sorted(weights)
     lanes = [self._numbers[name] for name in names]
@@ -510,16 +479,7 @@ class Interleave:
     Args:
       source: The name of the source.
       row: The row in the source's own order, at least 0.
-
-    Raises:
-      ValueError: If the name is unknown or the row negative.
     """
-    self._check_names("source", {source: None})
-    if row < 0:
-      raise ValueError(
-        f"`row` must be at least 0, got {row}. Rows count from a source's"
-        " first."
-      )
     number = self._numbers[source]
     limit = self._sources[number].limit
     if limit is not None and row >= limit:
@@ -547,9 +507,6 @@ class Interleave:
 
     Returns:
       int64[M], ascending; M < N if the last rows are not in the mix.
-
-    Raises:
-      ValueError: As `position_of`.
     """
     parts, end = [np.empty(0, np.int64)], self.num_positions
     num_located = 0
@@ -602,13 +559,7 @@ class Interleave:
   def _share(
     self, stage: _StageStart, source: int, rows: np.ndarray
   ) -> fractions.Fraction:
-    """Returns a source's share of a stage by weight, in rows.
-
-    Args:
-      stage: The stage.
-      source: The number of the source.
-      rows: int64[S], each source's next row after the stage.
-    """
+    """Returns a source's share of a stage that ends at `rows`, in rows."""
     weights = self._stages[stage.number].weights
     total_weight, total_units = fractions.Fraction(0), 0
     for lane in stage.lanes.tolist():
@@ -629,11 +580,7 @@ class Interleave:
 def _check_weights(
   field: str, weights: Mapping[str, fractions.Fraction | int]
 ) -> None:
-  """Raises ValueError unless there are weights, near each other."""
-  if not weights:
-    raise ValueError(
-      f"`{field}` must name at least one source, got none. Give one a weight."
-    )
+  """Raises ValueError unless weights are near each other."""
   low, high = (
     choose(weights, key=weights.__getitem__) for choose in (min, max)
   )

@@ -449,13 +449,9 @@ class Merge:
     lane: np.ndarray,
     row: np.ndarray,
   ) -> np.ndarray:
-    """Returns the order of rows by level, tie and source, int64[N].
+    """Returns the order of rows by level, tie and source.
 
-    Args:
-      upcoming: The next rows by source.
-      levels: The exact level of each row, [N].
-      lane: int64[N], the index of its source in `upcoming`, ascending.
-      row: int64[N], its row of the source.
+    `lane` is the index in `upcoming` of each row's source, ascending.
     """
     order = np.argsort(levels, kind="stable")
     is_equal = np.diff(levels[order]) == 0

@@ -32,11 +32,11 @@ from chomp_data.mix import resuming
 from chomp_data.mix.mix_options import MixOptions
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
-from chomp_data.sources import source_units
 
 # About how many rows of batches are placed together.
 _PLACED_ROWS = 2**17
@@ -158,7 +158,7 @@ class MixtureSource:
       for most in [(max_epochs or {}).get(name)]
     }
     self._units = {
-      name: source_units.SourceUnits(
+      name: prefix_sums.SourceUnits(
         part,
         options.balanced_unit,
         (max_epochs or {}).get(name) if repeats else limits[name],
@@ -528,14 +528,7 @@ class MixtureSource:
     rows: np.ndarray,
     back: bool,
   ) -> np.ndarray:
-    """Returns `_placed` of rows in some steps.
-
-    Args:
-      steps: int64[M], data steps, ascending.
-      step_index: int64[N], the index in `steps` of each row's step.
-      rows: int64[N], as in `_placed`.
-      back: As in `_placed`.
-    """
+    """Returns `_placed` of rows; `step_index` is that of each in `steps`."""
     first, size = self._rows_of_steps(steps)
     batch_starts = np.cumsum(size) - size
     batch = np.repeat(np.arange(len(steps)), size)
@@ -593,11 +586,7 @@ class MixtureSource:
     return row if self._end is None else min(row, self._end)
 
   def _starts(self) -> dict[str, tuple[int, int]]:
-    """Returns (rows, units) at which sources start, from `resume_state`.
-
-    Raises:
-      ConfigError: If no run can have these offsets.
-    """
+    """Returns (rows, units) at which sources start, from `resume_state`."""
     offsets = self.options.resume_state or ()
     problems = resuming.impossible(self._units, offsets)
     if problems:

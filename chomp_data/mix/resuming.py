@@ -12,11 +12,11 @@ import fractions
 
 import numpy as np
 
-from chomp_data.sources import source_units
+from chomp_data.sources import prefix_sums
 
 
 def resumed(
-  sums: Mapping[str, source_units.SourceUnits],
+  sums: Mapping[str, prefix_sums.SourceUnits],
   offsets: Iterable[tuple[str, int, int | None]],
   weights: Mapping[str, fractions.Fraction | int],
   longest: int,
@@ -63,7 +63,7 @@ def resumed(
 
 
 def impossible(
-  sums: Mapping[str, source_units.SourceUnits],
+  sums: Mapping[str, prefix_sums.SourceUnits],
   offsets: Iterable[tuple[str, int, int | None]],
 ) -> list[str]:
   """Returns a sentence for each offset that no run can have.

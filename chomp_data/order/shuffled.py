@@ -21,8 +21,8 @@ from chomp_data.order.shuffle_options import ShuffleOptions
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_opening
 from chomp_data.stores import base as stores_base
@@ -227,7 +227,7 @@ class ShuffledSource(row_source.RowSource):
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns the units of blocks of rows that the order keeps together.
 
     For a block shuffle these are its windows; for eras, as many eras as have
@@ -244,12 +244,12 @@ class ShuffledSource(row_source.RowSource):
       return blocks.reordered(lambda moved: self.positions(moved, epoch))
     if isinstance(order, orders.EraOrder):
       # Rows move within their era only.
-      edges = row_units.every(rows, size)
+      edges = mix_units.every(rows, size)
       return blocks if np.array_equal(blocks.starts, edges) else None
     assert isinstance(order, orders.BlockShuffle)
     if not np.array_equal(blocks.starts, order.edges(epoch, size)):
       return None
-    return row_units.BlockUnits(*order.window_sums(blocks.units, epoch, size))
+    return mix_units.BlockUnits(*order.window_sums(blocks.units, epoch, size))
 
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns the units that rows of an epoch consume, int64[N]."""

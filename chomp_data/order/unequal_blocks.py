@@ -82,17 +82,8 @@ class UnequalBlockOrder(orders.BlockShuffle):
 
   @memo.remembered(_CACHED_LAYOUTS)
   def _layout(self, epoch: int, size: int) -> _Layout:
-    """Returns the permuted blocks of an epoch.
-
-    Raises:
-      ValueError: If `size` is not the last boundary of the epoch.
-    """
+    """Returns the permuted blocks of an epoch."""
     bounds = self.edges(epoch, size)
-    if size != bounds[-1]:
-      raise ValueError(
-        f"`size` must be the rows of epoch {epoch}, {bounds[-1]}, got {size}."
-        " Take it from the same boundaries."
-      )
     order, ranks = self.permuted_blocks(epoch, size)
     places = np.append(0, np.cumsum(np.diff(bounds)[order]))
     return _Layout(order, bounds, places, places[ranks])

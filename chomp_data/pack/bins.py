@@ -31,8 +31,8 @@ from chomp_data.pack.packing_options import BinOptions
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 
 # Documents per second that are packed, and of which only lengths are summed;
 # low estimates, for messages only.
@@ -216,10 +216,10 @@ class BinSource(packed_source.PackedSource):
     rows = np.concatenate(parts)
     return intervals.merged(rows, rows + 1)
 
-  @schema.arguments(**row_units.BLOCK_RULES)
+  @schema.arguments(**mix_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns the units that the rows of each packing window consume.
 
     Trained tokens are tokens minus spans; where the store has labels, they are
@@ -235,14 +235,14 @@ class BinSource(packed_source.PackedSource):
     packed = self._packed(epoch)
     if trained and not self.store.labels.trains_on_all:
       units = self._labelled_tokens(self._order_epoch(epoch))
-      return row_units.BlockUnits(packed.row_starts, units)
+      return mix_units.BlockUnits(packed.row_starts, units)
     # Rows within a block are needed next. Building their sums here keeps it
     # out of the time in which steps are read.
     packed.stored_sums()
     units = packed.documents.window_tokens
     if trained:
       units = units - packed.num_spans()
-    return row_units.BlockUnits(packed.row_starts, units)
+    return mix_units.BlockUnits(packed.row_starts, units)
 
   @memo.remembered(packed_source.COUNTS_CACHED)
   def _labelled_tokens(self, order: int) -> np.ndarray:
@@ -255,7 +255,7 @@ class BinSource(packed_source.PackedSource):
     )
     return np.diff(arrays["trained_ends"].read(), prepend=0)
 
-  @schema.arguments(**row_units.UNITS_RULES)
+  @schema.arguments(**mix_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns the units that rows of an epoch consume, without their spans."""
     trained = unit == "loss_tokens" and self.store.labels.trains_on_all

@@ -42,15 +42,12 @@ class Contents:
     document: int64[N].
     first_token: int64[N], index of its first token in the store.
     stored: int64[N], the number of its tokens in the store.
-    packed_lengths: int64[N], the number of its tokens that are packed, with an
-      added BOS and EOS.
   """
 
   position: np.ndarray
   document: np.ndarray
   first_token: np.ndarray
   stored: np.ndarray
-  packed_lengths: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +191,13 @@ class Documents:
       segment: int64[N], the part's segment in the row, from 1.
       num_rows: Rows of the plan.
     """
-    document = contents.document[which]
+    document, stored = contents.document[which], contents.stored[which]
     bos, eos = self._added(document)
     return spans_lib.of_parts(
       document=document,
       first_token=contents.first_token[which],
-      stored=contents.stored[which],
-      whole=contents.packed_lengths[which],
+      stored=stored,
+      whole=self.packed_lengths(document, stored),
       begin=begin,
       end=end,
       bos=bos,
@@ -308,22 +305,28 @@ class OrderedDocuments:
   def at(self, positions: np.ndarray) -> Contents:
     """Returns the documents at positions int64[N]."""
     document = self._order.documents(positions, self._epoch)
-    first_token, stored = self._documents.bounds(document)
-    packed_lengths = self._documents.packed_lengths(document, stored)
-    return Contents(positions, document, first_token, stored, packed_lengths)
+    return Contents(positions, document, *self._documents.bounds(document))
 
-  def contents(self, windows: np.ndarray) -> Contents:
+  def contents(self, windows: np.ndarray) -> tuple[Contents, np.ndarray]:
     """Returns the documents of windows, without those that have no tokens.
 
     Args:
       windows: int64[N], ascending.
+
+    Returns:
+      The documents, and int64[M], how many tokens of each are packed, with an
+      added BOS and EOS.
     """
     contents = self.at(self._order.positions(windows))
-    if contents.packed_lengths.all():
-      return contents
+    packed_lengths = self._documents.packed_lengths(
+      contents.document, contents.stored
+    )
+    if packed_lengths.all():
+      return contents, packed_lengths
+    nonempty = np.flatnonzero(packed_lengths)
     values = dataclasses.astuple(contents)
-    nonempty = np.flatnonzero(contents.packed_lengths)
-    return Contents(*(value[nonempty] for value in values))
+    contents = Contents(*(value[nonempty] for value in values))
+    return contents, packed_lengths[nonempty]
 
   def lengths(self, what: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields all windows, about a million documents at a time.

@@ -15,8 +15,8 @@ from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import pairs
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 from chomp_data.sources import special_tokens
 from chomp_data.sources import store_source
 from chomp_data.stores import remainder
@@ -84,13 +84,7 @@ class PackedSource(store_source.StoreSource):
   def _plan(
     self, epoch: np.ndarray, index: np.ndarray, order: int
   ) -> spans_lib.Spans:
-    """Returns the spans of rows whose epochs use one order of documents.
-
-    Args:
-      epoch: int64[N], the epoch of each row.
-      index: int64[N], the row of that epoch.
-      order: The epoch whose order of documents is used.
-    """
+    """Returns the spans of rows of epochs that use the documents of `order`."""
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows, those with one order of documents together."""
@@ -151,7 +145,7 @@ class PackedSource(store_source.StoreSource):
       for spans in row_source.planned_blocks(
         self, first_row, first_row + num_rows
       ):
-        units = row_units.planned_units(spans, "loss_tokens", self.store)
+        units = mix_units.planned_units(spans, "loss_tokens", self.store)
         rows = np.arange(row, row + len(units))
         block = np.searchsorted(starts, rows, side="right") - 1
         np.add.at(trained, block, units)

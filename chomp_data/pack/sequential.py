@@ -22,8 +22,8 @@ from chomp_data.pack import packed_source
 from chomp_data.pack import packing_options
 from chomp_data.pack.packing_options import SequentialOptions
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 
 # Documents per window in the store's order; the first one of a row is searched
 # for in them. There is one sum of 8 bytes per window.
@@ -73,10 +73,10 @@ class SequentialSource(packed_source.PackedSource):
       return {"tokens": 0}
     return {"tokens": 0, "loss_tokens": 0, "spans": 0}
 
-  @schema.arguments(**row_units.BLOCK_RULES)
+  @schema.arguments(**mix_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns the units of blocks of rows.
 
     Of tokens, all rows but a padded last one consume the same. Trained tokens:
@@ -90,21 +90,21 @@ class SequentialSource(packed_source.PackedSource):
       whole_rows = self._num_tokens // self.seq_len
       starts = np.unique([0, whole_rows, len(self)])
       tokens = np.minimum(starts * self.seq_len, self._num_tokens)
-      return row_units.BlockUnits(starts, np.diff(tokens), equal=True)
+      return mix_units.BlockUnits(starts, np.diff(tokens), equal=True)
     labelled = not self.store.labels.trains_on_all
     differ = self.options.orders_differ
     if unit != "loss_tokens" or (
       rows == 0 or (differ and (labelled or rows is not None))
     ):
       return super().block_units(epoch, unit, rows)
-    rows = rows or (len(self) if differ else row_units.BLOCK_ROWS)
+    rows = rows or (len(self) if differ else mix_units.BLOCK_ROWS)
     order = self._order_epoch(epoch)
     counts = self._count(rows, order)
-    starts = row_units.every(rows, len(self))
+    starts = mix_units.every(rows, len(self))
     if labelled:
-      return row_units.BlockUnits(starts, counts)
+      return mix_units.BlockUnits(starts, counts)
     tokens = np.minimum(starts * self.seq_len, self._num_tokens)
-    return row_units.BlockUnits(starts, np.diff(tokens - starts) - counts)
+    return mix_units.BlockUnits(starts, np.diff(tokens - starts) - counts)
 
   @row_source.checks_documents
   def rows_holding(
@@ -114,28 +114,28 @@ class SequentialSource(packed_source.PackedSource):
     in_order = self._documents.in_order(self._order_epoch(epoch))
     position = in_order.positions(documents)
     windows = np.unique(position // self._documents.order.window_docs)
-    contents, stream_end = self._located(in_order, windows)
+    contents, stream_begin, stream_end = self._located(in_order, windows)
     entry = np.flatnonzero(np.isin(contents.position, position))
-    end = stream_end[entry]
-    begin = end - contents.packed_lengths[entry]
+    begin, end = stream_begin[entry], stream_end[entry]
     end_row = np.minimum(-(-end // self.seq_len), len(self))
     first_row = np.minimum(begin // self.seq_len, end_row)
     return intervals.merged(first_row, end_row)
 
   def _located(
     self, documents: documents_lib.OrderedDocuments, windows: np.ndarray
-  ) -> tuple[documents_lib.Contents, np.ndarray]:
-    """Returns the documents of windows, and where each ends in the stream."""
-    contents = documents.contents(windows)
-    within = np.cumsum(contents.packed_lengths)
+  ) -> tuple[documents_lib.Contents, np.ndarray, np.ndarray]:
+    """Returns the documents of windows, and where in the stream each is."""
+    contents, lengths = documents.contents(windows)
+    within = np.cumsum(lengths)
     opens = np.searchsorted(
       contents.position, windows * self._documents.order.window_docs
     )
     before = np.concatenate([[0], within])[opens]
-    return contents, within + np.repeat(
+    stream_end = within + np.repeat(
       documents.window_starts.take(windows) - before,
       np.diff(np.append(opens, len(within))),
     )
+    return contents, stream_end - lengths, stream_end
 
   @memo.remembered(packed_source.COUNTS_CACHED)
   def _count(self, every: int, order: int) -> np.ndarray:
@@ -161,7 +161,7 @@ class SequentialSource(packed_source.PackedSource):
     def build() -> dict[str, np.ndarray]:
       if self.store.labels.trains_on_all:
         return {name: self._count_begins(every, order)}
-      starts = row_units.every(every, len(self))
+      starts = mix_units.every(every, len(self))
       return {name: self._trained_tokens(starts, order)}
 
     return self._documents.load_or_build(name, key, build)[name].read()
@@ -215,7 +215,7 @@ class SequentialSource(packed_source.PackedSource):
     # Sorting takes a tenth of the time of `np.unique`, which hashes.
     windows = np.sort(ragged.ranges(first_window, end_window - first_window))
     windows = windows[np.flatnonzero(np.diff(windows, prepend=-1))]
-    contents, stream_end = self._located(documents, windows)
+    contents, stream_begin, stream_end = self._located(documents, windows)
     first_document, end_document = np.empty_like(begin), np.empty_like(begin)
     first_document[ascending] = np.searchsorted(
       stream_end, begin[ascending], side="right"
@@ -226,7 +226,7 @@ class SequentialSource(packed_source.PackedSource):
     count = end_document - first_document
     row, nth = ragged.elements(count)
     document_index = first_document[row] + nth
-    opening = (stream_end - contents.packed_lengths)[document_index]
+    opening = stream_begin[document_index]
     part_begin = np.maximum(begin[row], opening)
     part_end = np.minimum(end[row], stream_end[document_index])
     return self._documents.spans_of(

@@ -319,7 +319,7 @@ class PackedOrder:
 
   def num_cut(self, window: int) -> int:
     """Counts pieces of a window that fit in a row but are cut to fill rows."""
-    tokens = self.documents.contents(np.asarray([window])).packed_lengths
+    _, tokens = self.documents.contents(np.asarray([window]))
     return int(np.count_nonzero(self._bins(tokens, window)[1] < 0))
 
   def index(self) -> _Index:
@@ -384,8 +384,8 @@ class PackedOrder:
     packed = CACHE.get(key)
     if packed is None:
       heartbeat.beat()
-      contents = self.documents.contents(np.asarray([window]))
-      pieces, bins, num_rows = self._filled(contents.packed_lengths, window)
+      contents, tokens = self.documents.contents(np.asarray([window]))
+      pieces, bins, num_rows = self._filled(tokens, window)
       rows = packing.rows_of_bins(pieces, bins, num_rows)
       slot = contents.position % self._packing.documents.order.window_docs
       packed = packing.Rows(
@@ -538,10 +538,10 @@ class PackedOrder:
       background.check()
       end = min(group_begin + WINDOWS, order.num_windows)
       windows = np.arange(group_begin, end)
-      contents = self.documents.contents(windows)
+      contents, tokens = self.documents.contents(windows)
       begins = windows * order.window_docs
       edges = np.searchsorted(contents.position, begins[1:])
-      yield windows, np.split(contents.packed_lengths, edges)
+      yield windows, np.split(tokens, edges)
 
 
 def _narrowed(values: np.ndarray) -> np.ndarray:

@@ -31,8 +31,8 @@ from chomp_data.order import shuffled
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 from chomp_data.stores import remainder
 
 # Options that count the rows of a source from its start.
@@ -106,7 +106,7 @@ class _DelegatingSource(row_source.RowSource):
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns what blocks of an epoch consume in its source."""
     return self._source_of(epoch).block_units(epoch, unit, rows)
 

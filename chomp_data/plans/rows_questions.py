@@ -11,9 +11,9 @@ from chomp_data.index import memo
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import rows_plan
+from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
-from chomp_data.sources import source_units
 from chomp_data.stores import side_index
 
 # To plan this many rows takes about a second: for more, progress is shown.
@@ -127,8 +127,8 @@ class RowsQuestions(questions.Questions):
       return int(sums.before(np.asarray([row]))[0])
 
   @memo.remembered(_CACHED)
-  def _sums(self, source: str, unit: str) -> source_units.SourceUnits:
-    return source_units.SourceUnits(self.plan.ordered[source], unit, None)
+  def _sums(self, source: str, unit: str) -> prefix_sums.SourceUnits:
+    return prefix_sums.SourceUnits(self.plan.ordered[source], unit, None)
 
   def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
     """Returns how many rows `units_before` plans; 0 if units are known."""
@@ -144,7 +144,7 @@ class RowsQuestions(questions.Questions):
 
   @memo.remembered(_CACHED)
   def _are_known(self, source: str, unit: str) -> bool:
-    return source_units.are_known(self.plan.ordered[source], unit)
+    return prefix_sums.are_known(self.plan.ordered[source], unit)
 
   def units_between(self, source: str, first: int, last: int, unit: str) -> int:
     """Returns the units of a source in data steps first to last - 1."""
@@ -159,7 +159,7 @@ class RowsQuestions(questions.Questions):
     """Returns the units of rows first to last - 1, from their plans."""
     rows = self.plan.ordered[source]
     return sum(
-      int(row_units.planned_units(spans, unit, rows.store).sum())
+      int(mix_units.planned_units(spans, unit, rows.store).sum())
       for spans in row_source.planned_blocks(rows, first, last)
     )
 

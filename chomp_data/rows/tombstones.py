@@ -109,15 +109,7 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
 
 
 def _masked(spans: spans_lib.Spans, removed: RemovedTokens) -> spans_lib.Spans:
-  """Splits and masks the spans of one source.
-
-  Args:
-    spans: A plan of one source without masked spans.
-    removed: The removed tokens of its store.
-
-  Returns:
-    The plan; the same object if none of its tokens are removed.
-  """
+  """Splits and masks the spans of one source; they stay if none are removed."""
   if not len(removed.begin):
     removed = dataclasses.replace(removed, document=_FAR, begin=_FAR, end=_FAR)
   spans = _in_order(spans, removed)

@@ -17,12 +17,16 @@ import numpy as np
 from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.sources import epochs as epochs_lib
-from chomp_data.sources import row_units
+from chomp_data.sources import mix_units
+from chomp_data.sources import row_source
 from chomp_data.threads import background
 
 # Blocks of an epoch with sums at every row, and epochs with sums.
 _BLOCKS_CACHED = 16
 _EPOCHS_CACHED = 3
+# A pass over this many rows takes about a second, and is reported.
+LONG_PASS = 1_000_000
+_PASS_RATE = 1.5e6  # rows planned per second, a low estimate
 
 
 class UnitSource(Protocol):
@@ -36,7 +40,7 @@ class UnitSource(Protocol):
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None: ...
+  ) -> mix_units.BlockUnits | None: ...
 
   def units(
     self, epoch: int, positions: np.ndarray, unit: str
@@ -53,7 +57,7 @@ def epoch_units(source: UnitSource, epoch: int, unit: str) -> int | None:
   """
   # The blocks that rows of the epoch are summed in, where there are any: blocks
   # of another size would take another pass over a store.
-  blocks = source.block_units(epoch, unit, row_units.BLOCK_ROWS)
+  blocks = source.block_units(epoch, unit, mix_units.BLOCK_ROWS)
   if blocks is None:
     blocks = source.block_units(epoch, unit, None)
   return None if blocks is None else int(blocks.units.sum())
@@ -71,7 +75,7 @@ class _EpochSums:
     self,
     size: int,
     units_of: Callable[[int, int], np.ndarray],
-    blocks: row_units.BlockUnits | None,
+    blocks: mix_units.BlockUnits | None,
   ):
     """Sums the blocks that the source knows.
 
@@ -159,12 +163,12 @@ class _EpochSums:
     edge, total = edges[:, number].tolist()
     is_summed = number + 1 < edges.shape[1]
     end = int(edges[0, number + 1]) if is_summed else self._size
-    if is_summed and end - edge <= row_units.BLOCK_ROWS:
+    if is_summed and end - edge <= mix_units.BLOCK_ROWS:
       return False
     added: list[tuple[int, int]] = []
     while edge < min(position, end) and (units is None or total < units):
       background.check()
-      next_edge = min(edge + row_units.BLOCK_ROWS, end)
+      next_edge = min(edge + mix_units.BLOCK_ROWS, end)
       total += int(self._table(edge, next_edge)[-1])
       added.append((next_edge, total))
       edge = next_edge
@@ -183,15 +187,7 @@ class _EpochSums:
 
   @memo.remembered(_BLOCKS_CACHED)
   def _table(self, first_row: int, end_row: int) -> np.ndarray:
-    """Returns the units of a block before each of its rows, and of all.
-
-    Args:
-      first_row: The block's first position.
-      end_row: The position after its last.
-
-    Returns:
-      int64[end_row - first_row + 1].
-    """
+    """Returns the units of a block before each of its rows, and of all."""
     sums = np.zeros(end_row - first_row + 1, np.int64)
     np.cumsum(self._units_of(first_row, end_row), out=sums[1:])
     return sums
@@ -337,5 +333,83 @@ class PrefixSums:
       lambda first_row, end_row: source.units(
         epoch, np.arange(first_row, end_row), unit
       ),
-      source.block_units(epoch, unit, row_units.BLOCK_ROWS),
+      source.block_units(epoch, unit, mix_units.BLOCK_ROWS),
     )
+
+
+def are_known(source: row_source.RowSource, unit: str) -> bool:
+  """Returns whether sums of a source need no planning of whole epochs.
+
+  Args:
+    source: The rows.
+    unit: One of `mix_units.UNITS` for rows.
+  """
+  return (
+    mix_units.UNITS[unit].per_row is not None
+    or source.block_units(0, unit, mix_units.BLOCK_ROWS) is not None
+  )
+
+
+class SourceUnits(PrefixSums):
+  """The units of a source's rows in its order, through all epochs."""
+
+  def __init__(
+    self, source: row_source.RowSource, unit: str, max_epochs: int | None
+  ):
+    """Stores the arguments; sums nothing.
+
+    Args:
+      source: The rows, in their order.
+      unit: One of `mix_units.UNITS` for rows.
+      max_epochs: Epochs offered, or None for no end.
+    """
+    num_rows = source.epochs.total(max_epochs)
+    super().__init__(source, unit, num_rows, mix_units.UNITS[unit].per_row)
+    self._rows = source
+
+  def planned(self) -> str | None:
+    """Describes the rows that must be planned for sums, or returns None."""
+    if are_known(self._rows, self.unit):
+      return None
+    size = self._epoch_rows()
+    return (
+      f"summing {self.unit} over rows that vary, in this order, plans all"
+      f" {size} rows of each epoch once, as far as the run gets (about"
+      f" {size / _PASS_RATE:.1g} s); sequential and bin rows with shuffle.kind"
+      " 'none' or 'block' need no such pass"
+    )
+
+  def is_long(self, rows: int | None = None) -> bool:
+    """Returns whether summing rows takes longer than about a second.
+
+    Args:
+      rows: Their number; None is an epoch.
+    """
+    rows = self._epoch_rows() if rows is None else rows
+    return rows > LONG_PASS and not are_known(self._rows, self.unit)
+
+  def _epoch_rows(self) -> int:
+    return self._rows.epochs.size(self._rows.epochs.ramp)
+
+  def most_tokens(self, rows: int, token_offset: int) -> int:
+    """Returns the most tokens that a number of rows in any order can hold.
+
+    Args:
+      rows: At most `num_rows`.
+      token_offset: A count of tokens to compare with. If it is clearly too
+        large, or the sum of this order, no row is planned.
+    """
+    most = rows * self._rows.seq_len
+    if token_offset > most or self.unit != "tokens":
+      return most
+    if token_offset == int(self.before(np.asarray([rows]))[0]):
+      return most
+    # The offset is of another run's order. Rows of a ramp may be longer.
+    end_row = self._rows.epochs.start(self._rows.epochs.ramp + 1)
+    if end_row > LONG_PASS:
+      return most
+    longest = 0
+    for spans in row_source.planned_blocks(self._rows, 0, end_row):
+      units = mix_units.planned_units(spans, "tokens")
+      longest = max(longest, int(units.max()))
+    return rows * longest

@@ -31,8 +31,8 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import targets
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_reading
-from chomp_data.sources import row_units
 from chomp_data.stores import remainder
 from chomp_data.threads import background
 
@@ -173,10 +173,10 @@ class RowSource(abc.ABC):
     """
     return {}
 
-  @schema.arguments(**row_units.BLOCK_RULES)
+  @schema.arguments(**mix_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns what blocks of rows consume; None where rows must be planned.
 
     Args:
@@ -189,7 +189,7 @@ class RowSource(abc.ABC):
     del epoch, unit, rows
     return None
 
-  @schema.arguments(**row_units.UNITS_RULES)
+  @schema.arguments(**mix_units.UNITS_RULES)
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns what rows of an epoch consume, int64[N].
 
@@ -199,7 +199,7 @@ class RowSource(abc.ABC):
       unit: One of `mix_units.UNITS` for rows.
     """
     spans = self.plan(self.epochs.start(epoch) + positions)
-    return row_units.planned_units(spans, unit, self.store)
+    return mix_units.planned_units(spans, unit, self.store)
 
   @schema.arguments(document=_NUMBER, epoch=_NUMBER)
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:

@@ -427,12 +427,7 @@ class Selection:
     return bool(self._matches(np.asarray([document], np.int64))[0])
 
   def _checked_key(self, named: list[int]) -> int:
-    """Returns the only document whose id is `doc_key`.
-
-    Raises:
-      ConfigError: If there is none or several, or if it is not in the training
-        subset or without the metadata.
-    """
+    """Returns the only document whose id is `doc_key`."""
     store, key = self._store, self._options.doc_key or ""
     if len(named) != 1:
       has = "no document" if not named else f"{len(named)} documents"

@@ -320,7 +320,7 @@ class Shares:
   def quotas(self, usable: np.ndarray, total: int) -> np.ndarray:
     """Splits rows over the first M documents.
 
-    A group has a share if one of its documents is served.
+    A group has a share if one of its documents is served; one must be.
 
     Args:
       usable: bool[M], which of the first M documents can be copied.
@@ -328,9 +328,6 @@ class Shares:
 
     Returns:
       int64[M] that sums to `total`.
-
-    Raises:
-      ValueError: If no document is served.
     """
     served = self.served(usable)
     quotas = np.zeros(len(usable), np.int64)
@@ -382,26 +379,18 @@ def largest_remainder(
       weights [10_000, 5_000, 2_000], total 17 -> [10, 5, 2]
 
   Args:
-    weights: Non-negative integers.
+    weights: Non-negative integers; one of a receiver is positive.
     total: The number to split, at least 0.
     member: int64[D], which weight each receiver has, or None for one receiver
       per weight.
 
   Returns:
     int64[D] that sums to `total`; ties of remainders go to the lower index.
-
-  Raises:
-    ValueError: If every receiver's weight is zero.
   """
   if member is None:
     member = np.arange(len(weights))
   counts = np.bincount(member, minlength=len(weights)).tolist()
   total_weight = sum(w * n for w, n in zip(weights, counts, strict=True))
-  if total_weight <= 0:
-    raise ValueError(
-      "`weights` must hold a positive one, got only zeros. Give at least"
-      " one document a positive weight."
-    )
   parts = [divmod(weight * total, total_weight) for weight in weights]
   remaining = total - sum(p[0] * n for p, n in zip(parts, counts, strict=True))
   places = {r: i for i, r in enumerate(sorted({p[1] for p in parts})[::-1])}

@@ -31,8 +31,8 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import document_columns
 from chomp_data.sources import epochs as epochs_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
 from chomp_data.sources import special_tokens
 from chomp_data.sources import store_source
 from chomp_data.splice import grid
@@ -175,10 +175,10 @@ class SpliceSource(store_source.StoreSource):
     trains_on_all = self.store.labels.trains_on_all
     return ("tokens", "loss_tokens") if trains_on_all else ("tokens",)
 
-  @schema.arguments(**row_units.BLOCK_RULES)
+  @schema.arguments(**mix_units.BLOCK_RULES)
   def block_units(
     self, epoch: int, unit: str, rows: int | None
-  ) -> row_units.BlockUnits | None:
+  ) -> mix_units.BlockUnits | None:
     """Returns the units of blocks of equal copies, of a document each.
 
     quotas 3, 2; units of a copy 6, 4
@@ -194,7 +194,7 @@ class SpliceSource(store_source.StoreSource):
     if len(sizes) > _MAX_BLOCKS:
       return None
     starts = np.append(0, np.cumsum(sizes))
-    return row_units.BlockUnits(starts, sizes * per_row, equal=True)
+    return mix_units.BlockUnits(starts, sizes * per_row, equal=True)
 
   def _document_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns int64[D], units of each copy; None where those of one differ."""

@@ -83,8 +83,3 @@ def test_powers_of_two_waste_less_than_the_smallest_bucket():
   for length in range(1, 2000):
     found = cut(length, (16, 32, 64, 128), "powers_of_two")
     assert sum(size - (end - begin) for begin, end, size in found) < 16
-
-
-def test_an_unknown_way_is_refused():
-  with pytest.raises(ValueError, match="got 'best'"):
-    pieces.cut(np.asarray([3]), (4,), "best")

@@ -305,48 +305,6 @@ def test_random_curricula_are_what_counters_give(seed, units):
   assert fast_steps(made(case)) == expected
 
 
-@laws.examples(20)
-@hypothesis.given(seed=st.integers(0, 2**32))
-def test_a_curriculum_leaves_datasets_and_buckets_their_shares(seed):
-  """Datasets, and in each of them its buckets: within a batch by weight."""
-  rng = random.Random(seed)
-  case = with_stages(rng, random_case(rng))
-  case["groups"] = {
-    name: {b: 500 * (count > 0) for b, count in counts.items()}
-    for name, counts in case["groups"].items()
-  }
-  case["epochs"] = None
-  schedule = made(case)
-  units = [case["units"][b] for b in schedule.buckets]
-  batch = np.asarray(units) * schedule.batch_sizes
-  weights = case["stages"][0].weights
-  steps = [step for step, _ in case["bucket_stages"]]
-  begins = 0
-  for step in range(100):
-    if step in steps:
-      begins = step
-    used = schedule.consumed_units(step)
-    levels = [
-      F(int(used[i])) / weights[n] for i, n in enumerate(schedule.datasets)
-    ]
-    most = max(F(int(batch.max())) / weight for weight in weights.values())
-    assert max(levels) - min(levels) <= most
-    stage = [own for at, own in case["bucket_stages"] if at <= begins][-1]
-    given = schedule.consumed(step) - schedule.consumed(begins)
-    for i, name in enumerate(schedule.datasets):
-      own = [
-        F(int(given[i, b]) * units[b]) / stage[bucket]
-        for b, bucket in enumerate(schedule.buckets)
-        if bucket in stage and case["groups"][name].get(bucket)
-      ]
-      # Once for the stage, once for what a bucket brought into it.
-      assert max(own) - min(own) <= 2 * max(
-        F(int(n)) / stage[bucket]
-        for n, bucket in zip(batch, schedule.buckets, strict=True)
-        if bucket in stage
-      )
-
-
 @pytest.mark.parametrize(
   "steps",
   [
@@ -493,81 +451,6 @@ def test_a_dataset_is_exhausted_when_all_its_buckets_are(exhaustion):
   assert not ended(done(end - 1))
 
 
-def test_seed_004_ninety_ten_by_samples():
-  # Dataset A of 80k rows at 0.9, dataset B of 1M rows at 0.1.
-  schedule = schedule_lib.BucketSchedule(
-    {
-      "A": {"512": 60_000, "768": 20_000},
-      "B": {"512": 500_000, "768": 500_000},
-    },
-    batch_sizes={"512": 64, "768": 64},
-    units={"512": 1, "768": 1},
-    stages=[Stage(0, {"A": F("0.9"), "B": F("0.1")})],
-    key=hashing.fold_key(0),
-  )
-  end = schedule.ends("A")
-  assert end is not None
-  taken = schedule.consumed(end - 1).sum(axis=1)
-  assert abs(taken[0] / taken.sum() - 0.9) < 64 / taken.sum()
-  # A is exhausted at about 88.9k samples; B then gives what it has left.
-  assert 88_000 < taken.sum() < 89_500
-  end = schedule.consumed(schedule.num_steps)
-  assert end[0].tolist() == [60_000 // 64 * 64, 20_000 // 64 * 64]
-  assert end[1].tolist() == [500_000 // 64 * 64, 500_000 // 64 * 64]
-
-
-@hypothesis.given(case=CASES)
-def test_an_epoch_has_every_sample_at_most_once_and_with_pad_exactly_once(case):
-  schedule = made(case)
-  seen = {}
-  for dataset, bucket, epoch, samples in fast_steps(schedule):
-    assert len(samples) == case["batch_sizes"][bucket]
-    real = [sample for sample in samples if sample >= 0]
-    # Filler is at the end of a batch, and only where batches are padded.
-    assert samples == real + [-1] * (len(samples) - len(real))
-    assert real
-    assert case["remainder"] == "pad" or len(real) == len(samples)
-    seen.setdefault((dataset, bucket, epoch), []).extend(real)
-  expected = {}
-  for name, counts in case["groups"].items():
-    for bucket, count in counts.items():
-      size = case["batch_sizes"][bucket]
-      kept = count if case["remainder"] == "pad" else count // size * size
-      if kept:
-        for epoch in range(case["epochs"]):
-          expected[name, bucket, epoch] = kept, count
-  assert seen.keys() == expected.keys()
-  for key, (kept, count) in expected.items():
-    assert len(seen[key]) == len(set(seen[key])) == kept
-    assert set(seen[key]) <= set(range(count))
-
-
-@hypothesis.given(case=CASES)
-def test_shares_stay_within_one_global_batch_of_their_weights(case):
-  schedule = made(case)
-  weights = case["stages"][0].weights
-  numbers = {name: i for i, name in enumerate(schedule.datasets)}
-  lasting = {
-    name: schedule.batches_per_epoch[i].sum() * case["epochs"]
-    for name, i in numbers.items()
-  }
-  most = max(
-    F(case["batch_sizes"][b] * case["units"][b]) / weights[name]
-    for name, counts in case["groups"].items()
-    for b, count in counts.items()
-    if count
-  )
-  for step in range(schedule.num_steps + 1):
-    batches = schedule.batches(step).sum(axis=1)
-    levels = [
-      F(int(schedule.consumed_units(step)[i])) / weights[name]
-      for name, i in numbers.items()
-    ]
-    # A dataset that has ended is dropped; the others go on.
-    if all(batches[i] < lasting[name] for name, i in numbers.items()):
-      assert max(levels) - min(levels) <= most
-
-
 @hypothesis.given(case=CASES)
 def test_the_histogram_counts_the_samples_of_the_steps_before(case):
   schedule = made(case)
@@ -603,24 +486,6 @@ def test_every_step_is_the_same_in_any_order_and_after_pickling(case, seed):
     np.testing.assert_array_equal(
       made(case).consumed(step), schedule.consumed(step)
     )
-
-
-@laws.examples(10)
-@hypothesis.given(case=CASES, processes=st.sampled_from([1, 2, 4]))
-def test_processes_share_a_batch_of_one_dataset_and_bucket(case, processes):
-  sizes = {b: n * processes for b, n in case["batch_sizes"].items()}
-  case = {**case, "batch_sizes": sizes, "remainder": "pad"}
-  whole = made(case)
-  for step in range(whole.num_steps):
-    parts = []
-    for process in range(processes):
-      own = made(case)
-      _, bucket, _, _ = own.locate(np.asarray([step]))
-      size = int(own.batch_sizes[bucket[0]])
-      rows = np.arange(size).reshape(processes, -1)[process]
-      parts.append(own.samples(step, rows))
-    np.testing.assert_array_equal(np.concatenate(parts), whole.samples(step))
-    assert len({len(part) for part in parts}) == 1
 
 
 @laws.examples(60)
@@ -707,41 +572,6 @@ def test_a_dataset_has_another_order_with_a_seed_of_its_own():
   assert of(seeded, "a") != of(other_run, "a")
 
 
-def test_epochs_and_datasets_and_buckets_have_orders_of_their_own():
-  schedule = schedule_lib.BucketSchedule(
-    {"a": {1: 50, 2: 50}, "b": {1: 50, 2: 50}},
-    batch_sizes={1: 50, 2: 50},
-    units={1: 1, 2: 1},
-    stages=[Stage(0, {"a": 1, "b": 1})],
-    key=0,
-    epochs=3,
-  )
-  batches = [tuple(samples) for *_, samples in fast_steps(schedule)]
-  assert len(set(batches)) == len(batches) == 12
-
-
-def test_stages_count_steps_and_go_on_where_each_dataset_was():
-  groups = {name: {"s": 400, "t": 400} for name in "ab"}
-  case = {
-    "groups": groups,
-    "batch_sizes": {"s": 4, "t": 2},
-    "units": {"s": 1, "t": 2},
-    "stages": [Stage(0, {"a": 1}), Stage(30, {"a": 1, "b": 3})],
-    "key": 1,
-  }
-  steps = fast_steps(made(case))
-  assert {name for name, *_ in steps[:30]} == {"a"}
-  late = [name for name, *_ in steps[30:110]]
-  assert abs(late.count("b") - 60) <= 1
-  # Every batch once, whatever the stages.
-  batches = [(name, bucket, tuple(own)) for name, bucket, _, own in steps]
-  assert len(set(batches)) == len(batches) == 600
-  unstaged = made(case, stages=[Stage(0, {"a": 1, "b": 3})])
-  for name in "ab":
-    own = [step for step in steps if step[0] == name]
-    assert own == [s for s in fast_steps(unstaged) if s[0] == name]
-
-
 @pytest.mark.parametrize(
   ("exhaustion", "steps"),
   [("drop", 7), ("first_exhausted", 4), ("all_exhausted", 10)],
@@ -826,8 +656,6 @@ GOOD = {
       {"groups": {"cats": {}, "dogs": {"32x32": 8, "64x64": 8}}},
       "dataset 'cats' must have samples in some bucket, got none",
     ),
-    ({"stages": [Stage(0, {"rats": 1})]}, r"got \['rats'\]"),
-    ({"exhaustion": "never"}, "`exhaustion` must be one of .* got 'never'"),
   ],
 )
 def test_bad_arguments_are_errors_that_say_what_to_do(changes, message):

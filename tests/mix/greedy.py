@@ -29,10 +29,14 @@ class Greedy:
   """
 
   def __init__(self, case):
-    self.case = case
     self.sources = case["sources"]
-    self.is_finite = case["exhaustion"] in FINITE
-    self.next = dict.fromkeys(self.sources, 0)
+    self.stages = case["stages"]
+    self.exhaustion = case["exhaustion"]
+    self.ends = {n: own["exhausted_at"] for n, own in self.sources.items()}
+    none = dict.fromkeys(self.ends)
+    self.limits = self.ends if self.exhaustion in FINITE else none
+    self.key = KEY
+    self.next = dict.fromkeys(self.ends, 0)
     self.rows = []
 
   def used(self, name, row):
@@ -40,37 +44,36 @@ class Greedy:
     return lengths[row % len(lengths)]
 
   def has(self, name):
-    at = self.sources[name]["exhausted_at"]
-    return not self.is_finite or self.next[name] < at
+    limit = self.limits[name]
+    return limit is None or self.next[name] < limit
 
   def tie(self, name):
     first = self.next[name]
     while first and self.used(name, first - 1) == 0:
       first -= 1
-    own = hashing.fold_key(KEY, "tie", name)
+    own = hashing.fold_key(self.key, "tie", name)
     return int(hashing.fold(own, np.asarray([first]))[0])
 
   def run(self, most):
     """Returns up to `most` pairs of a source and its row."""
     counts, weights = {}, {}
     number, done = -1, False
-    stages = self.case["stages"]
     while len(self.rows) < most and not done:
-      following = stages[number + 1 : number + 2]
+      following = self.stages[number + 1 : number + 2]
       if following and following[0].from_position == len(self.rows):
         number += 1
         counts = self.carried(counts, weights, following[0].weights)
         weights = following[0].weights
       live = [name for name in weights if self.has(name)]
-      if self.all_exhausted(stages[number:]) or not live:
+      if self.all_exhausted(self.stages[number:]) or not live:
         break
       name = min(live, key=lambda n: (counts[n] / weights[n], self.tie(n), n))
       row = self.next[name]
       self.rows.append((name, row))
       counts[name] += self.used(name, row)
       self.next[name] += 1
-      if self.case["exhaustion"] == "first_exhausted":
-        done = self.next[name] == self.sources[name]["exhausted_at"]
+      if self.exhaustion == "first_exhausted":
+        done = self.next[name] == self.ends[name]
     return self.rows
 
   def carried(self, counts, old, new):
@@ -79,10 +82,10 @@ class Greedy:
     return {n: counts[n] - old[n] * least if n in live else F(0) for n in new}
 
   def all_exhausted(self, stages):
-    if self.case["exhaustion"] != "all_exhausted":
+    if self.exhaustion != "all_exhausted":
       return False
     needed = {name for stage in stages for name in stage.weights}
-    return all(self.next[n] >= self.sources[n]["exhausted_at"] for n in needed)
+    return all(self.next[n] >= self.ends[n] for n in needed)
 
 
 def sequences_of(case):

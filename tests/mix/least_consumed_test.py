@@ -4,7 +4,6 @@
 
 import fractions
 import heapq
-import itertools
 import math
 
 import hypothesis
@@ -251,35 +250,3 @@ def test_numbers_of_a_long_chain_of_merges_have_few_digits_more_each():
 
 
 # What sequences promise.
-
-
-@hypothesis.given(
-  st.lists(st.integers(0, 4), min_size=1, max_size=9),
-  st.sampled_from([1, 2, 5, None]),
-)
-def test_sums_and_searches_agree(own, cycles):
-  hypothesis.assume(cycles or any(own))
-  sequence = unit_lists.ArrayUnits(np.asarray(own), cycles)
-  size = sequence.num_rows or 5 * len(own)
-  flat = list(itertools.islice(itertools.cycle(own), size))
-  sums = [0, *itertools.accumulate(flat)]
-  assert sequence.before(np.arange(size + 1)).tolist() == sums
-  for wanted in range(-1, sums[-1] + (2 if cycles else 0)):
-    expected = sum(before < wanted for before in sums[:-1])
-    assert sequence.rows_below(wanted) == expected
-
-
-@hypothesis.given(st.integers(0, 4), st.sampled_from([None, 1, 7]))
-def test_constant_units_are_arrays_of_one_value(value, size):
-  hypothesis.assume(size or value)
-  sequence = unit_lists.ConstantUnits(value, size)
-  array = unit_lists.ArrayUnits(np.full(size or 1, value), 1 if size else None)
-  rows = np.arange((size or 20) + 1)
-  assert sequence.before(rows).tolist() == array.before(rows).tolist()
-  for wanted in range(-1, 40):
-    assert sequence.rows_below(wanted) == array.rows_below(wanted)
-
-
-def test_no_rows_are_below_any_units():
-  assert unit_lists.ConstantUnits(2, 0).rows_below(10) == 0
-  assert unit_lists.ConstantUnits(0, 0).rows_below(10) == 0

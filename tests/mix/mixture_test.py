@@ -3,8 +3,6 @@
 """Mixtures: the stream is that of a greedy loop with counters, over stores."""
 
 import collections
-import fractions
-import re
 
 import hypothesis
 from hypothesis import strategies as st
@@ -17,13 +15,12 @@ from chomp_data.index import hashing
 from chomp_data.mix import interleave
 from chomp_data.mix import least_consumed
 from chomp_data.mix import resuming
-from chomp_data.sources import source_units
+from chomp_data.sources import prefix_sums
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.mix import greedy
 from tests.mix import unit_lists as units_index
 
-F = fractions.Fraction
 SEQ_LEN = 16
 FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
 BLOCK = {"kind": "block", "window_blocks": 2}
@@ -91,31 +88,31 @@ def config(paths, names=tuple(SOURCES), mix=None, shuffles=None, **changes):
   }
 
 
-class Greedy:
-  """Takes one row after the other, with a counter for each source.
+class Greedy(greedy.Greedy):
+  """Greedy loop that reads rows of the sources in their own orders.
 
-  Knows nothing of a merge: it reads rows of the sources in their own orders
-  and counts what they hold.
+  Knows nothing of a merge: it counts what the rows hold.
   """
 
   def __init__(self, pipe, data):
     self.parts = pipe.run_plan.ordered
     self.mix = pipe.run_plan.merge.options
-    self.size = data["global_batch_size"]
+    size = data["global_batch_size"]
     weights = dict.fromkeys(data["sources"])
     self.stages = [
-      (step * self.size, own) for step, own in self.mix.all_stages(weights)
+      interleave.Stage(step * size, own)
+      for step, own in self.mix.all_stages(weights)
     ]
-    key = hashing.fold_key(data["seed"], "mix")
-    self.tie_keys = {n: hashing.fold_key(key, "tie", n) for n in self.parts}
-    self.repeats = self.mix.exhaustion in ("first_exhausted", "all_exhausted")
+    self.exhaustion = self.mix.exhaustion
+    self.key = hashing.fold_key(data["seed"], "mix")
+    repeats = self.exhaustion in ("first_exhausted", "all_exhausted")
     self.limits, self.ends = {}, {}
     for name, part in self.parts.items():
       own = data["sources"][name].get("max_epochs")
       epochs = own or data.get("epochs")
-      if self.mix.exhaustion == "all_exhausted_without_replacement":
+      if self.exhaustion == "all_exhausted_without_replacement":
         epochs = epochs or 1
-      limit = own if self.repeats else epochs
+      limit = own if repeats else epochs
       # Passes count after a ramp.
       ramp = part.rows.epochs.ramp
       assert ramp == (name == "splice")
@@ -125,7 +122,7 @@ class Greedy:
       self.ends[name] = part.epochs.start(ramp + (epochs or 1))
     self.units = {name: [] for name in self.parts}
     self.next = dict.fromkeys(self.parts, 0)
-    self.taken = []
+    self.rows = []
 
   def used(self, name, row):
     own = self.units[name]
@@ -140,48 +137,6 @@ class Greedy:
       }
       own += counts[self.mix.balanced_unit]
     return own[row]
-
-  def has(self, name):
-    limit = self.limits[name]
-    return limit is None or self.next[name] < limit
-
-  def tie(self, name):
-    first = self.next[name]
-    while first and self.used(name, first - 1) == 0:
-      first -= 1
-    return int(hashing.fold(self.tie_keys[name], np.asarray([first]))[0])
-
-  def at_end(self, number):
-    stages = [weights for _, weights in self.stages[number:]]
-    ended = {n for n, end in self.ends.items() if self.next[n] >= end}
-    if self.mix.exhaustion == "first_exhausted":
-      return bool(ended & set(stages[0]))
-    if self.mix.exhaustion == "all_exhausted":
-      return ended >= {name for weights in stages for name in weights}
-    return False
-
-  def run(self, most):
-    """Returns (name, row) of the first positions, all of them if fewer."""
-    counts, weights, number = {}, {}, -1
-    while len(self.taken) < most:
-      following = self.stages[number + 1 : number + 2]
-      if following and following[0][0] == len(self.taken):
-        number += 1
-        levels = {n: F(counts[n]) / weights[n] for n in weights if self.has(n)}
-        least = min(levels.values(), default=0)
-        old, weights = weights, following[0][1]
-        counts = {
-          n: counts[n] - old[n] * least if n in levels else F(0)
-          for n in weights
-        }
-      live = [name for name in weights if self.has(name)]
-      if self.at_end(number) or not live:
-        break
-      name = min(live, key=lambda n: (counts[n] / weights[n], self.tie(n), n))
-      counts[name] += self.used(name, self.next[name])
-      self.taken.append((name, self.next[name]))
-      self.next[name] += 1
-    return self.taken
 
 
 def row_bytes(fields, i):
@@ -580,101 +535,6 @@ def test_a_run_that_hardly_serves_a_source_is_told(paths, caplog):
     pipeline.build(config(paths, ["bins", "stream"], mix=mix))
 
 
-def test_fair_shares_of_a_row_or_less_are_no_error(make_store, caplog):
-  long, short = ([9] * 32 * 40, [[7, 8]] * 300)
-  data = {
-    "seq_len": 32,
-    "global_batch_size": 2,
-    "epochs": 1,
-    "sources": {
-      "long": {
-        "store": str(make_store([long]).path),
-        "rows": {"kind": "sequential"},
-      },
-      "short": {
-        "store": str(make_store(short).path),
-        "rows": {"kind": "windows"},
-      },
-    },
-    "mix": {"exhaustion": "first_exhausted"},
-  }
-  pipe = pipeline.build(data)
-  # One long row for sixteen short ones is an even share.
-  given = [
-    pipe.run_plan.merge.rows_before(count)["long"] for count in (2, 17, 19, 36)
-  ]
-  assert given == [1, 1, 2, 3]
-  steps = range(2, pipe.num_steps)
-  assert not [
-    s for s in steps if s > 17 and pipe.accounts.questions.unserved(s)
-  ]
-  # What is left of a run at any step, and a short last stage of it.
-  weights = {"long": 1, "short": 1}
-  for step in range(0, pipe.num_steps - 1, 7):
-    resumed_at(data, pipe, step)
-    mix = {"stages": [(0, weights), (step + 1, {"long": 3, "short": 1})]}
-    pipeline.build({**data, "mix": mix})
-  # A job's last stage, in which a source joins for a step or two.
-  for step in (pipe.num_steps - 2, pipe.num_steps - 1):
-    mix = {"stages": [(0, {"short": 1}), (step, {"long": 0.01, "short": 1})]}
-    pipeline.build({**data, "mix": {**data["mix"], **mix}})
-
-
-def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
-  stages = [
-    (0, {"bins": 1, "stream": 1}),
-    (20, {"bins": 1, "stream": 1e-9}),
-    (60, {"bins": 1, "stream": 1}),
-  ]
-  data = config(paths, ["bins", "stream"], mix={"stages": stages})
-  pipe = pipeline.build(data)
-  assert not pipe.accounts.questions.unserved(20)
-  (problem,) = pipe.accounts.questions.unserved(300)
-  found = re.search(
-    r"the weight of 'stream' amounts to \S+e-0\d row in 40 steps of the stage"
-    r" from step 20 on, which have (none|one) of it: its next is row (\d+) of"
-    r" the mix, in step (\d+)\.",
-    problem,
-  )
-  assert found, problem
-  row, step = int(found[2]), int(found[3])
-  assert step == row // 4 >= 60
-  given = pipe.run_plan.merge.rows_before(20 * 4)["stream"] + (
-    found[1] == "one"
-  )
-  assert [
-    pipe.run_plan.merge.rows_before(n)["stream"] for n in (row, row + 1)
-  ] == [
-    given,
-    given + 1,
-  ]
-  # The trainer's steps cut the last stage short.
-  (problem,) = pipe.accounts.questions.unserved(50)
-  assert "in 30 steps of the stage from step 20 on" in problem
-
-
-def test_token_balance_over_a_full_shuffle_is_said_with_its_cost(
-  paths, monkeypatch, caplog
-):
-  monkeypatch.setattr(source_units, "LONG_PASS", 5)
-  shuffles = {name: {"kind": "full"} for name in SOURCES}
-
-  def warnings(names, **mix):
-    caplog.clear()
-    pipe = pipeline.build(config(paths, names, mix=mix, shuffles=shuffles))
-    rows = {name: len(own) for name, own in pipe.sources.items()}
-    found = [line for line in caplog.messages if "summing" in line]
-    return found, rows
-
-  found, rows = warnings(["bins", "stream"])
-  (line,) = found
-  assert line.startswith("config.data.mix: bins: summing tokens over rows that")
-  assert f"plans all {rows['bins']} rows of each epoch once" in line
-  assert not warnings(["bins", "stream"], kind="weighted")[0]
-  shuffles["bins"] = BLOCK
-  assert not warnings(["bins", "stream"])[0]
-
-
 def test_a_run_ends_where_its_stage_has_no_row_left(paths, caplog):
   def run(step):
     caplog.clear()
@@ -800,3 +660,25 @@ def test_a_group_of_steps_is_bounded_in_the_rows_of_all_processes(paths):
     source.read(range(step, step + 1))
     longest = max(longest, len(source.together(step, 8)))
   assert longest == 4_096 // 512
+
+
+def test_token_balance_over_a_full_shuffle_is_said_with_its_cost(
+  paths, monkeypatch, caplog
+):
+  monkeypatch.setattr(prefix_sums, "LONG_PASS", 5)
+  shuffles = {name: {"kind": "full"} for name in SOURCES}
+
+  def warnings(names, **mix):
+    caplog.clear()
+    pipe = pipeline.build(config(paths, names, mix=mix, shuffles=shuffles))
+    rows = {name: len(own) for name, own in pipe.sources.items()}
+    found = [line for line in caplog.messages if "summing" in line]
+    return found, rows
+
+  found, rows = warnings(["bins", "stream"])
+  (line,) = found
+  assert line.startswith("config.data.mix: bins: summing tokens over rows that")
+  assert f"plans all {rows['bins']} rows of each epoch once" in line
+  assert not warnings(["bins", "stream"], kind="weighted")[0]
+  shuffles["bins"] = BLOCK
+  assert not warnings(["bins", "stream"])[0]

@@ -14,7 +14,7 @@ import chomp_data
 from chomp_data import stores
 from chomp_data.pack import packing
 from chomp_data.pack import window_packing
-from chomp_data.sources import row_units
+from chomp_data.sources import mix_units
 from chomp_data.stores import side_index
 from tests.pack import packed
 
@@ -363,7 +363,7 @@ def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
   epoch, index = 1, np.arange(len(source))
   plan = source.plan(len(source) + index)
   expected = {
-    unit: row_units.planned_units(plan, unit).tolist()
+    unit: mix_units.planned_units(plan, unit).tolist()
     for unit in ("tokens", "loss_tokens")
   }
 
@@ -392,7 +392,7 @@ def test_each_packing_has_sums_of_its_own_rows(make_store):
     source = make(store, packing_algorithm=algorithm)
     source.packing.in_order(0).build_index()
     rows = np.arange(len(source))
-    expected = row_units.planned_units(source.plan(rows), "tokens")
+    expected = mix_units.planned_units(source.plan(rows), "tokens")
     assert source.units(0, rows, "tokens").tolist() == expected.tolist()
   assert len(kept_sums(store)) == 2
 
@@ -404,6 +404,6 @@ def test_orders_that_come_once_keep_no_sums_of_rows(make_store):
   rows = source.epochs.start(1) + np.arange(3)
   assert (
     found.tolist()
-    == row_units.planned_units(source.plan(rows), "tokens").tolist()
+    == mix_units.planned_units(source.plan(rows), "tokens").tolist()
   )
   assert not kept_sums(store)

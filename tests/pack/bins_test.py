@@ -19,7 +19,6 @@ import pytest
 
 import chomp_data
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.index import memo
 from chomp_data.kernels import compiled
 from chomp_data.pack import bins
@@ -295,39 +294,6 @@ def check_windows(source, epoch, found, kept):
       if options.shuffle_rows:
         expected, heads = sorted(expected), sorted(heads)
       assert heads == expected
-
-
-@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
-@pytest.mark.parametrize("kind", ["none", "block", "full"])
-def test_large_corpora_lose_nothing(make_store, algorithm, kind):
-  random = np.random.default_rng(0)
-  lengths = np.where(
-    random.random(900) < 0.05, 0, random.geometric(0.03, 900)
-  ).tolist()
-  documents = packed.documents_of([*lengths, 1_000, 1])
-  source = make(
-    make_store(documents),
-    64,
-    packing_algorithm=algorithm,
-    packing_buffer_docs=128,
-    add_eos=True,
-    shuffle_documents=kind,
-  )
-  full = packed.with_added(documents, source.layout)
-  for epoch in range(2):
-    rows = packed.rows_of(source, epoch)
-    batch = packed.read(source, rows)
-    found = packed.cells_of(source.plan(rows))
-    cells = [cell for row in found for cell in row]
-    assert len(cells) == len(set(cells)) == sum(map(len, full))
-    packed.check_fields(batch, packed.fields_of(found, full, source.layout))
-    check_windows(source, epoch, found, full)
-  order = random.permutation(len(rows))
-  for part in np.array_split(rows[order], 9):
-    packed.check_fields(
-      packed.read(source, part),
-      {k: v[part - rows[0]] for k, v in batch.items()},
-    )
 
 
 def test_rows_of_a_window_are_shuffled_and_epochs_differ(make_store):
@@ -618,40 +584,7 @@ def test_windows_that_do_not_fit_in_memory_are_packed_again(
     packed.check_fields(found, {k: v[rows] for k, v in expected.items()})
 
 
-def test_a_window_that_cannot_be_read_spoils_no_other(make_store, monkeypatch):
-  store = make_store(packed.documents_of([3, 5, 2, 4] * 8))
-  source = make(store, 8, packing_buffer_docs=8)
-  starts = source.blocks(0)
-  expected = packed.read(source, np.arange(len(source)))
-  fresh = make(store, 8, packing_buffer_docs=8)
-  fresh.plan(starts[3:4])
-  rows_of_bins, calls = packing.rows_of_bins, []
-
-  def fail_once(*args):
-    calls.append(args)
-    if len(calls) == 2:
-      raise stores.StoreError("the disk is gone")
-    return rows_of_bins(*args)
-
-  monkeypatch.setattr(packing, "rows_of_bins", fail_once)
-  with pytest.raises(stores.StoreError, match="the disk is gone"):
-    fresh.plan(starts[[0, 1]])
-  for rows in (starts[:1], starts[1:2], starts[:4]):
-    packed.check_fields(
-      packed.read(fresh, rows), {k: v[rows] for k, v in expected.items()}
-    )
-
-
 # --- errors ----------------------------------------------------------------
-
-
-def test_rows_longer_than_what_is_packed_are_refused(make_store):
-  store = make_store(packed.documents_of([3, 5]))
-  assert len(make(store, 8)) == 1
-  with pytest.raises(
-    schema.ConfigError, match=r"seq_len` must be at most.*got 9 with 8 tokens\."
-  ):
-    make(store, 9)
 
 
 def test_a_policy_that_drops_everything_is_refused(make_store):
@@ -695,16 +628,6 @@ def test_a_policy_that_drops_everything_is_refused(make_store):
 def test_options_out_of_range_are_named(make_store, options, message):
   with pytest.raises(schema.ConfigError, match=message):
     make(make_store(packed.documents_of([3, 5])), 4, **options)
-
-
-@pytest.mark.parametrize("kind", ["bos", "eos"])
-def test_tokens_that_documents_have_already_are_not_added(make_store, kind):
-  store = make_store(packed.documents_of([3, 5]), **{f"adds_{kind}": True})
-  make(store, 4)
-  with pytest.raises(
-    schema.ConfigError, match=f"add_{kind}` must be False.*{kind.upper()} alre"
-  ):
-    make(store, 4, **{f"add_{kind}": True})
 
 
 def test_what_every_epoch_costs_is_said_at_start(make_store, caplog):

@@ -24,7 +24,6 @@ from chomp_data.commands.inspecting import terminal
 from chomp_data.config import flags
 from chomp_data.config import options
 from chomp_data.kernels import compiled
-from chomp_data.pack import fill_in_the_middle
 from chomp_data.rows import spans as spans_lib
 from chomp_data.testing import stores as testing_stores
 from tests.audit import visits_test
@@ -172,15 +171,6 @@ def test_inverting_the_rearrangement_restores_every_piece(
   assert set(seen.values()) == {pipe.run_options.data.epochs}
 
 
-def test_only_pieces_with_the_end_of_their_document_are_rearranged(data):
-  for store in ("bare", "ended"):
-    pipe = chomp_data.build(data(store, rate=1.0))
-    for _, _, spans in plans(pipe):
-      for _, _, document, first, count, piece in pieces(spans):
-        wanted = can_be_rearranged(piece, pipe, document, first, count)
-        assert rearranged(piece) == wanted
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_the_rearranged_share_is_the_rate_within_chance(data, rate):
   pipe = chomp_data.build(data(run={"epochs": 12}, rate=rate, spm_rate=0.25))
@@ -233,21 +223,6 @@ def test_one_packing_serves_all_epochs_and_choices_differ(data):
     assert 0.25 < flipped / len(changed) < 0.65
     assert len(both) > 10
     assert sum(a == b for a, b in both) < 0.2 * len(both)
-
-
-def test_another_seed_and_document_choose_otherwise(data):
-  def choices(seed):
-    pipe = chomp_data.build(data(run={"seed": seed, "epochs": 1}))
-    return {
-      (document, first): rearranged(piece)
-      for _, _, spans in plans(pipe)
-      for _, _, document, first, _, piece in pieces(spans)
-    }
-
-  one, two = choices(1), choices(2)
-  assert one.keys() == two.keys()
-  assert 50 < sum(one[key] != two[key] for key in one) < len(one) - 50
-  assert one == choices(1)
 
 
 def test_a_mix_counts_original_tokens(data):
@@ -433,29 +408,6 @@ def test_what_a_phase_leaves_is_rearranged_where_documents_end(
   assert len(times) == pipe.sources["a"].store.num_tokens
 
 
-def test_sentinels_are_labels_unless_told(data):
-  run = {"num_targets": 2}
-  trained = chomp_data.build(data(run=run))
-  pipe = chomp_data.build(data(run=run, train_sentinels=False))
-  sentinels, labels = 0, collections.Counter()
-  for step, batch, _ in plans(pipe):
-    other = trained.canonical(step)
-    is_sentinel = np.isin(batch["tokens"], IDS)
-    # The last piece of a long document has no BOS before its first sentinel.
-    sentinels += (is_sentinel & (batch["positions"] > 0)).sum()
-    for name, depth in (("loss_mask", 1), ("target_mask", 1),
-                        ("target_mask_2", 2)):  # fmt: skip
-      label = np.zeros_like(is_sentinel)
-      label[:, :-depth] = is_sentinel[:, depth:]
-      np.testing.assert_array_equal(batch[name], other[name] & ~label)
-      labels[name] += (other[name] & label).sum()
-    for name in ("tokens", "segment_ids", "positions", "targets", "targets_2"):
-      np.testing.assert_array_equal(batch[name], other[name])
-  assert sentinels > 100
-  assert labels["loss_mask"] == labels["target_mask"] == sentinels
-  assert labels["target_mask_2"] > 0
-
-
 def test_weights_of_other_sources_leave_sentinels_out(data, tmp_path):
   corpus = labelled.make(
     lambda **options: testing_stores.make_store(tmp_path / "w", **options),
@@ -540,21 +492,6 @@ def test_another_kind_on_the_command_line_leaves_it_out():
   assert options.read(config.data).sources["code"].rows.fim.rate == 0.25
   flags.apply(config, [f"{source}.fim=None"], {})
   assert options.read(config.data).sources["code"].rows.fim is None
-
-
-def test_stock_grain_reads_the_same_rows(data, stores):
-  options = chomp_data.BinOptions(
-    packing_buffer_docs=40, fim={**FIM, "rate": 0.5}, **ADDED
-  )
-  assert options.fim == fill_in_the_middle.FimOptions(**FIM)
-  rows = chomp_data.BinSource(
-    stores["bare"], options, seq_len=SEQ_LEN, seed=1, name="a"
-  )
-  batch = chomp_data.build(data()).canonical(0)
-  for row in range(4):
-    for name, value in rows[row].items():
-      if name in batch:
-        np.testing.assert_array_equal(value, batch[name][row], name)
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,6 @@ def test_packed_lengths_by_policy():
     ("drop", [0, 3, 4, 0, 0]),
   ):
     assert packing.packed_lengths(lengths, 4, policy).tolist() == expected
-  with pytest.raises(ValueError, match=r"one of .*'truncate'.*got 'split'"):
-    packing.packed_lengths(lengths, 4, "split")
 
 
 # --- exhaustive ------------------------------------------------------------

@@ -93,15 +93,6 @@ def test_the_reference_trainer_has_no_loss_of_pairs(tmp_path):
     train_options.read({"data": {**data, "sources": {"text": source}}})
 
 
-def test_bos_and_eos_are_added_to_both_halves(tmp_path):
-  store = write(tmp_path / "s", [(1, 2, 1), (1, 5, 4)])
-  batch = build(store, add_bos=True, add_eos=True).batch(1)
-  assert batch["tokens"][0, :10].tolist() == [2, 3, 4, 5, 1, 2, 3, 6, 1, 0]
-  assert batch["loss_mask"][0, :10].astype(int).tolist() == [
-    0, 1, 1, 1, 0, 0, 1, 1, 0, 0,
-  ]  # fmt: skip
-
-
 def test_rows_have_no_more_pairs_than_slots(tmp_path):
   store = write(tmp_path / "s", [(0, 1, 1)] * 20)
   pipe = build(store, pair_slots=3)
@@ -159,17 +150,6 @@ def test_a_long_pair_is_dropped_or_loses_the_start_of_its_prompt(
   text = pipe.describe()
   assert f"{policy}, {report.dropped} dropped" in text
   assert "7 pairs" in text
-
-
-def test_a_truncated_prompt_keeps_its_added_bos(tmp_path):
-  store = write(tmp_path / "s", [(6, 5, 3)])
-  pipe = build(store, long_pairs="truncate_prompt", add_bos=True)
-  batch = pipe.batch(0)
-  # 11 + 9 tokens and two BOS: six are too many, so three of each prompt go.
-  assert batch["tokens"][0].tolist() == [
-    2, 6, 7, 8, 9, 10, 11, 12, 13, 2, 6, 7, 8, 14, 15, 16,
-  ]  # fmt: skip
-  assert batch["segment_ids"][0].tolist() == [1] * 9 + [2] * 7
 
 
 def test_a_pair_with_an_empty_half_is_skipped(tmp_path):
@@ -263,6 +243,14 @@ def test_what_separates_pairs_is_refused(tmp_path):
           "sources": {"text": {"store": store.path, "rows": {"kind": kind}}},
         }
       )
+  unlabelled = testing_stores.make_store(
+    tmp_path / "unlabelled", [[5] * 9] * 12, pairs=True
+  )
+  refused(
+    unlabelled,
+    "long_pairs` must be 'drop' for .* no labels",
+    long_pairs="truncate_prompt",
+  )
   refused(plain, "pair_slots` must be left out", pair_slots=8)
   refused(plain, "long_pairs` must be left out", long_pairs="truncate_prompt")
   bare = testing_stores.make_store(
@@ -396,3 +384,14 @@ def test_a_picture_shows_prompts_and_answers_of_both_halves(tmp_path):
   # A line is where a pair begins.
   opens = np.flatnonzero((picture[0] == 0).all(axis=1))
   assert opens.tolist() == [0, 18]
+
+
+def test_plans_read_no_labels(tmp_path, monkeypatch):
+  """They are read when pairs are packed, to know which fit."""
+  store = write(tmp_path / "s", LONG)
+  pipe = build(store, long_pairs="truncate_prompt")
+  wanted = pipe.plan(0, pipe.num_steps)
+  labels = type(pipe.sources["text"].store.labels)
+  monkeypatch.setattr(labels, "runs", None)
+  plan = pipe.plan(0, pipe.num_steps)
+  assert plan.length.tolist() == wanted.length.tolist()

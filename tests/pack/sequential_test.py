@@ -182,42 +182,6 @@ def test_every_epoch_is_the_stream_of_its_documents(
   )
 
 
-def test_long_streams_are_cut_in_every_order(make_store):
-  random = np.random.default_rng(0)
-  lengths = np.where(
-    random.random(700) < 0.1, 0, random.geometric(0.02, 700)
-  ).tolist()
-  documents = packed.documents_of([*lengths, 4_000, 1])
-  store = make_store(documents)
-  for kind, block in (("none", None), ("block", 16), ("full", None)):
-    source = make(
-      store,
-      64,
-      add_eos=True,
-      shuffle_documents=kind,
-      document_block=block,
-    )
-    full = packed.with_added(documents, source.layout)
-    for epoch in range(2):
-      rows = packed.rows_of(source, epoch)
-      batch = packed.read(source, rows)
-      found = packed.cells_of(source.plan(rows))
-      cells = [cell for row in found for cell in row]
-      assert len(cells) == len(set(cells)) == sum(map(len, full))
-      packed.check_fields(batch, packed.fields_of(found, full, source.layout))
-      for row in (0, 1, len(rows) // 2, len(rows) - 1):
-        one = packed.read(make_like(source), [rows[row]])
-        packed.check_fields(
-          one, {k: v[row : row + 1] for k, v in batch.items()}
-        )
-
-
-def make_like(source):
-  return chomp_data.SequentialSource(
-    source.store, source.options, seq_len=source.seq_len
-  )
-
-
 @pytest.mark.parametrize("kind", ["block", "full"])
 def test_epochs_have_orders_of_their_own_unless_told_not_to(make_store, kind):
   store = make_store(packed.documents_of([5] * 60))
@@ -251,13 +215,6 @@ def test_seeds_and_names_have_orders_of_their_own(make_store):
     for name in ("wiki", "web")
   }
   assert len(orders) == 4
-
-
-def test_no_row_is_a_plan_too(make_store):
-  for kind in ("none", "block", "full"):
-    source = make(make_store([[], *ABC]), 4, shuffle_documents=kind)
-    batch = packed.read(source, np.empty(0, np.int64))
-    assert batch["tokens"].shape == (0, 4)
 
 
 # --- errors ----------------------------------------------------------------

@@ -16,8 +16,8 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import consumption
-from chomp_data.sources import row_units
-from chomp_data.sources import source_units
+from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -278,9 +278,9 @@ def test_sums_of_a_source_that_grows_are_those_of_its_plans(
   source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3))).run_plan.rows
   count = source.epochs.start(4) + 7
   spans = source.plan(np.arange(count))
-  each = row_units.planned_units(spans, unit)
+  each = mix_units.planned_units(spans, unit)
   sums = np.concatenate([[0], np.cumsum(each)])
-  units = source_units.SourceUnits(source, unit, None)
+  units = prefix_sums.SourceUnits(source, unit, None)
   np.testing.assert_array_equal(units.before(np.arange(count + 1)), sums)
   for wanted in np.linspace(1, sums[-1], 20).astype(int).tolist():
     assert units.rows_below(wanted) == np.searchsorted(sums, wanted)

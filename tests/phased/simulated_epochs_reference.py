@@ -138,161 +138,6 @@ def hash_threshold(hashes, selected):
   return max(found) if found else None
 
 
-def rows_of_pass(row_tokens, pass_number):
-  """Tokens of each row of one pass: `row_tokens` is a list or pass -> list."""
-  if callable(row_tokens):
-    return [int(n) for n in row_tokens(pass_number)]
-  return [int(n) for n in row_tokens]
-
-
-def run_mix(
-  row_tokens,
-  weights,
-  run_tokens,
-  *,
-  unit="tokens",
-  tie=None,
-  run_cost=None,
-  batch_rows=1,
-):
-  """Runs a mix by least consumed, row by row, until it has taken run_tokens.
-
-  The source with the least consumed / weight gives its next row. A source
-  whose pass is over starts the next pass.
-
-  Args:
-    row_tokens: for each source, the tokens (int, filler left out) of each row
-      of a pass, in order: a list (the same in every pass), or a function of
-      the pass number (0, 1, ...) that returns one.
-    weights: one number or string per source, or None for equal weights.
-    run_tokens: int, the length of the run.
-    unit: what is balanced: "tokens", "rows", or a function (source, tokens of
-      the row) -> int.
-    tie: function (list of tied source numbers, list of rows taken so far from
-      each source) -> one of the tied. None: the lowest number.
-    run_cost: function (source, tokens of the row) -> int, what a row counts
-      towards run_tokens. None: its tokens. Use `lambda s, n: seq_len` for
-      positions.
-    batch_rows: int, the run ends after a multiple of this many rows.
-
-  Returns:
-    dict: "rows", "tokens" (int per source), "passes" (Fraction per source:
-    whole passes plus the tokens taken of the pass under way over all tokens
-    of that pass), "run" (int: what the run counted), "order" (list of source
-    numbers, one a row).
-  """
-  count = len(row_tokens)
-  if weights is None:
-    weights = ["1"] * count
-  weights = [Fraction(str(weight)) for weight in weights]
-  if any(weight <= 0 for weight in weights):
-    raise ValueError("weights must be above 0")
-
-  pass_number = [0] * count
-  pass_rows = [rows_of_pass(row_tokens[s], 0) for s in range(count)]
-  for s in range(count):
-    if sum(pass_rows[s]) == 0:
-      raise ValueError(f"source {s} has no tokens")
-  next_row = [0] * count
-  taken_rows = [0] * count
-  taken_tokens = [0] * count
-  pass_tokens = [0] * count  # Taken of the pass under way.
-  consumed = [0] * count
-  run = 0
-  order = []
-  while run < run_tokens or len(order) % batch_rows != 0:
-    levels = [consumed[s] / weights[s] for s in range(count)]
-    tied = [s for s in range(count) if levels[s] == min(levels)]
-    s = tied[0] if tie is None else tie(tied, list(taken_rows))
-    if s not in tied:
-      raise ValueError("tie must return one of the tied sources")
-
-    if next_row[s] == len(pass_rows[s]):
-      pass_number[s] += 1
-      pass_rows[s] = rows_of_pass(row_tokens[s], pass_number[s])
-      if sum(pass_rows[s]) == 0:
-        raise ValueError(f"source {s} has no tokens in a pass")
-      next_row[s] = 0
-      pass_tokens[s] = 0
-
-    tokens = pass_rows[s][next_row[s]]
-    next_row[s] += 1
-    taken_rows[s] += 1
-    taken_tokens[s] += tokens
-    pass_tokens[s] += tokens
-    if unit == "tokens":
-      consumed[s] += tokens
-    elif unit == "rows":
-      consumed[s] += 1
-    else:
-      consumed[s] += unit(s, tokens)
-    run += tokens if run_cost is None else run_cost(s, tokens)
-    order.append(s)
-
-  passes = []
-  for s in range(count):
-    passes.append(pass_number[s] + Fraction(pass_tokens[s], sum(pass_rows[s])))
-  return {
-    "rows": taken_rows,
-    "tokens": taken_tokens,
-    "passes": passes,
-    "run": run,
-    "order": order,
-  }
-
-
-def both_runs(
-  token_counts,
-  hashes,
-  pack,
-  target_tokens,
-  run_tokens,
-  weights,
-  *,
-  select=None,
-  **mix_options,
-):
-  """The simulated run of t tokens beside the full run of T tokens.
-
-  Args:
-    token_counts: for each source, a list of ints (tokens of documents).
-    hashes: for each source, a list of ints.
-    pack: function (source, list of document numbers in ascending order, pass
-      number) -> tokens of each row of that pass, in order (list of ints).
-    target_tokens, run_tokens: int T and t.
-    weights: as in `run_mix`.
-    select: dict of keyword arguments of `select_documents` (not eligible), or
-      None. With a split, leave the other documents out of the lists.
-    **mix_options: keyword arguments of `run_mix`.
-
-  Returns:
-    dict: "selected" (for each source, list of bools), "full" and "simulated"
-    (results of `run_mix`).
-  """
-  selected = []
-  for s in range(len(token_counts)):
-    selected.append(
-      select_documents(
-        token_counts[s], hashes[s], target_tokens, run_tokens, **(select or {})
-      )
-    )
-
-  def rows(s, documents):
-    return lambda pass_number: pack(s, list(documents), pass_number)
-
-  full = []
-  simulated = []
-  for s in range(len(token_counts)):
-    everything = range(len(token_counts[s]))
-    full.append(rows(s, everything))
-    simulated.append(rows(s, [d for d in everything if selected[s][d]]))
-  return {
-    "selected": selected,
-    "full": run_mix(full, weights, target_tokens, **mix_options),
-    "simulated": run_mix(simulated, weights, run_tokens, **mix_options),
-  }
-
-
 def agreement(
   result, token_counts, target_tokens, run_tokens, longest_row, *, batch_rows=1
 ):
@@ -315,11 +160,12 @@ def agreement(
   which is the difference in passes times n', in tokens.
 
   Args:
-    result: what `both_runs` returned.
-    token_counts: as given to it.
-    target_tokens, run_tokens: as given to it.
+    result: dict: "selected" (for each source, list of bools), "full" and
+      "simulated" (dicts with "passes", a Fraction per source).
+    token_counts: for each source, a list of ints (tokens of documents).
+    target_tokens, run_tokens: int T and t.
     longest_row: for each source, the most tokens that a row holds (int).
-    batch_rows: as given to `run_mix`.
+    batch_rows: rows of a step.
 
   Returns:
     list of a dict per source: "full", "simulated", "difference" (Fractions,
@@ -389,28 +235,10 @@ def is_valid(
   return True
 
 
-def smallest_run_tokens_by_scan(
-  token_counts, hashes, target_tokens, seq_len, *, enough=None, select=None
-):
-  """The smallest valid t (int), trying 1, 2, ... T; None if none is valid."""
-  for t in range(1, target_tokens + 1):
-    if is_valid(
-      token_counts,
-      hashes,
-      target_tokens,
-      t,
-      seq_len,
-      enough=enough,
-      select=select,
-    ):
-      return t
-  return None
-
-
 def smallest_run_tokens(
   token_counts, hashes, target_tokens, seq_len, *, enough=None, select=None
 ):
-  """As `smallest_run_tokens_by_scan`, for large T.
+  """The smallest valid t (int); None if none is valid.
 
   A selection changes only next to t = T * (tokens of a prefix, in the order
   of hashes) / (all tokens), so only such t and t = 1 are tried, in order.

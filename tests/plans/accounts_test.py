@@ -14,7 +14,7 @@ from chomp_data.order import shuffled
 from chomp_data.plans import rows_questions
 from chomp_data.plans import totals
 from chomp_data.sources import document_columns
-from chomp_data.sources import row_units
+from chomp_data.sources import mix_units
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16
@@ -54,7 +54,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _many_edges(monkeypatch):
-  monkeypatch.setattr(row_units, "BLOCK_ROWS", 40)
+  monkeypatch.setattr(mix_units, "BLOCK_ROWS", 40)
 
 
 def build(path, rows, shuffle, **changes):

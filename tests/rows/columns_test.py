@@ -166,17 +166,6 @@ def test_columns_of_each_kind_of_rows(root, rows, name, tmp_path):
   check({**data, "tombstones": ((1, path),)}, removed)
 
 
-@pytest.mark.parametrize(
-  "kinds", [("ffd", "roll"), ("sequential", "windows"), ("roll", "ffd")]
-)
-def test_columns_of_mixes(root, kinds, tmp_path):
-  names = ("chats", "text")
-  data = config(root, [ROWS[k] for k in kinds], names)
-  check(data)
-  path, removed = targets_test.removed_from(tmp_path / "gone.jsonl", names)
-  check({**data, "tombstones": ((1, path),)}, removed)
-
-
 def in_lengths(root, **rows):
   data = config(root, [rows, rows], ("chats", "text"), remainder="pad")
   del data["seq_len"], data["global_batch_size"]
@@ -186,18 +175,6 @@ def in_lengths(root, **rows):
     "tokens_per_batch": 64,
   }
   return data
-
-
-@pytest.mark.parametrize(
-  "added", [{}, {"add_eos": True}, {"add_bos": True, "add_eos": True}]
-)
-def test_columns_in_buckets_of_lengths(root, added, tmp_path):
-  data = in_lengths(root, **added)
-  check(data)
-  path, removed = targets_test.removed_from(
-    tmp_path / "gone.jsonl", ["chats", "text"]
-  )
-  check({**data, "tombstones": ((1, path),)}, removed)
 
 
 def test_columns_of_stores_that_are_read_as_one(root):
@@ -357,31 +334,3 @@ def test_every_worker_gives_the_same_columns(root):
     wanted = pipe.batch(step)
     for name in COLUMNS:
       np.testing.assert_array_equal(batch[name], wanted[name], name)
-
-
-def test_columns_of_pairs_are_chosen_and_rejected(tmp_path):
-  testing_stores.make_store(
-    tmp_path / "pairs",
-    [np.arange(3, 3 + n) for n in (5, 4, 7, 6, 3, 8, 4, 4)],
-    levels=(0.0, 1.0),
-    label_levels=[np.arange(n) > 1 for n in (5, 4, 7, 6, 3, 8, 4, 4)],
-    pairs=True,
-    columns={"logp": stores.Column("float32", per="document")},
-    column_values={"logp": [1, -1, 2, -2, 3, -3, 4, -4]},
-  )
-  rows = {"kind": "bin", "pair_slots": 3}
-  data = config(tmp_path, [rows], ("pairs",), columns=("logp",), seq_len=32)
-  data |= {"global_batch_size": 1, "epochs": 1}
-  with pytest.raises(chomp_data.ConfigError, match="at least 6"):
-    chomp_data.build(
-      {**data, "sources": {"pairs": {
-        **data["sources"]["pairs"], "rows": {**rows, "document_slots": 5}
-      }}}
-    )  # fmt: skip
-  pipe, seen = chomp_data.build(data), []
-  for step in range(pipe.num_steps):
-    batch = pipe.batch(step)
-    pairs = batch["logp"][:, :6].reshape(-1, 3, 2)[batch["pair_mask"]]
-    np.testing.assert_array_equal(pairs[:, 0], -pairs[:, 1])
-    seen += pairs[:, 0].tolist()
-  assert sorted(seen) == [1, 2, 3, 4]

@@ -332,30 +332,3 @@ def invert_row(tokens, segment_ids, ids, rearranged=None):
       changed = bool(rearranged[segment - 1])
     pieces.append(invert_segment(held, ids) if changed else held)
   return pieces
-
-
-def reserved_cost(rows, seq_len, reserved=3):
-  """What the reserved positions cost.
-
-  Args:
-    rows: list of (lengths, rearranged) of a row: for each of its pieces, the
-      number of its tokens (int, no sentinels) and whether it is rearranged.
-    seq_len: int S.
-    reserved: int, positions reserved by each piece.
-
-  Returns:
-    dict of ints: "positions" (rows * S), "tokens" (original tokens),
-    "sentinels", "unused" (reserved positions that became padding), "end"
-    (padding after the last piece's reserved positions).
-  """
-  cost = {"positions": 0, "tokens": 0, "sentinels": 0, "unused": 0, "end": 0}
-  for lengths, rearranged in rows:
-    cost["positions"] += seq_len
-    left = seq_len
-    for length, changed in zip(lengths, rearranged, strict=True):
-      cost["tokens"] += int(length)
-      cost["sentinels"] += 3 if changed else 0
-      cost["unused"] += reserved - 3 if changed else reserved
-      left -= int(length) + reserved
-    cost["end"] += left
-  return cost

@@ -113,29 +113,6 @@ def test_token_before_document_stands_left_of_a_shifted_document(
   assert grid.tolist() == [tokens]
 
 
-@hypothesis.given(case=rows_of_spans(), data=st.data())
-def test_rows_of_a_plan_can_be_cut(case, data):
-  _, rows = case
-  whole = plan(rows)
-  first = data.draw(st.integers(0, len(rows)))
-  last = data.draw(st.integers(first, len(rows)))
-  part = whole.rows(first, last)
-  assert part.num_rows == last - first
-  pick = (whole.row >= first) & (whole.row < last)
-  assert part.row.tolist() == (whole.row[pick] - first).tolist()
-  for name in ("column", "length", "document", "segment", "start", "offset"):
-    assert getattr(part, name).tolist() == getattr(whole, name)[pick].tolist()
-
-
-def test_documents_of_a_row_count_once_and_in_order():
-  spans = plan([[(0, 1, 1), (1, 1, 2)], [], [(0, 2, 1)]])
-  assert spans.row_documents(3).tolist() == [
-      [100, 101, -1], [-1, -1, -1], [102, -1, -1]
-  ]  # fmt: skip
-  assert spans.row_documents(1).tolist() == [[100], [-1], [102]]
-  assert spans.row_source().tolist() == [0, -1, 0]
-
-
 def test_copies_that_follow_each_other_are_joined():
   start, length, position = row_layout.joined_copies(
     np.asarray([5, 8, 20, 24, 30]),

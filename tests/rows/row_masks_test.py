@@ -68,25 +68,6 @@ def test_segments_of_any_shape_equal_a_loop_over_rows(
   assert actual.flags.writeable
 
 
-@hypothesis.given(segment_ids=SEGMENTS)
-def test_a_pair_of_positions_stays_crosses_or_is_outside(segment_ids):
-  stays = row_masks.successor_mask(segment_ids)
-  crosses = row_masks.crossing_mask(segment_ids)
-  inside = segment_ids != 0
-  both_inside = np.zeros_like(inside)
-  both_inside[..., :-1] = inside[..., :-1] & inside[..., 1:]
-  assert not (stays & crosses).any()
-  np.testing.assert_array_equal(stays | crosses, both_inside)
-
-
-@hypothesis.given(segment_ids=SEGMENTS)
-def test_positions_are_0_exactly_at_starts(segment_ids):
-  np.testing.assert_array_equal(
-    row_masks.segment_positions(segment_ids) == 0,
-    row_masks.segment_starts(segment_ids),
-  )
-
-
 @hypothesis.given(
   tokens=st_numpy.arrays(
     np.int32,
@@ -110,28 +91,6 @@ def test_eos_targets_equal_a_loop(tokens, lookahead, data):
     tokens, eos_ids, following if lookahead else None
   )
   np.testing.assert_array_equal(actual, wanted)
-
-
-def test_worked_examples():
-  assert row_masks.successor_mask(
-    np.asarray([1, 1, 1, 2, 2, 0, 0])
-  ).tolist() == ([True, True, False, True, False, False, False])
-  assert np.flatnonzero(
-    row_masks.crossing_mask(np.asarray([1, 1, 1, 2, 2, 0, 3]))
-  ).tolist() == [2]
-  assert row_masks.segment_positions(
-    np.asarray([0, 0, 1, 1, 1, 2, 2, 0])
-  ).tolist() == [0, 1, 0, 1, 2, 0, 1, 0]
-  tokens = np.asarray([5, 6, 9, 7, 9])
-  assert np.flatnonzero(row_masks.eos_targets(tokens, 9)).tolist() == [1, 3]
-  assert np.flatnonzero(
-    row_masks.eos_targets(tokens, 9, np.asarray(9))
-  ).tolist() == [1, 3, 4]
-
-
-def test_a_row_without_eos_ignores_negative_tokens():
-  tokens = np.asarray([[3, -1, -1]])
-  assert not row_masks.eos_targets(tokens, np.asarray([-1])).any()
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
@@ -168,3 +127,8 @@ def test_tokens_of_floats_are_refused():
     row_masks.eos_targets(tokens, np.zeros(2))
   with pytest.raises(TypeError, match=r"`next_token`.*bool"):
     row_masks.eos_targets(tokens, 1, np.zeros(2, np.bool_))
+
+
+def test_a_row_without_eos_ignores_negative_tokens():
+  tokens = np.asarray([[3, -1, -1]])
+  assert not row_masks.eos_targets(tokens, np.asarray([-1])).any()

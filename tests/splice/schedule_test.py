@@ -16,8 +16,8 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.sources import row_units
-from chomp_data.sources import source_units
+from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from tests import laws
 
 TOKENIZER = stores.TokenizerInfo(
@@ -333,32 +333,6 @@ def test_a_curriculum_reads_the_first_documents_in_any_order(make, kind):
   )
 
 
-def test_phases_hold_exact_shares_of_the_documents_read_so_far(make):
-  source = make(
-    [100, 100, 100, 100],
-    content_length=4,
-    balance_tau=0.0,
-    curriculum_every=12,
-  )
-  documents = source.plan(np.arange(36)).document
-  assert np.bincount(documents[:12]).tolist() == [12]
-  assert np.bincount(documents[12:24]).tolist() == [6, 6]
-  assert np.bincount(documents[24:36]).tolist() == [4, 4, 4]
-  assert source.quotas(0).tolist() == [12, 0, 0, 0]
-  assert source.quotas(35).tolist() == [4, 4, 4, 0]
-  assert source.quotas(36).tolist() == source.quotas().tolist()
-  assert len(source) == 12
-  assert source.epochs.ramp == 3
-
-
-def test_a_long_phase_covers_every_start_before_it_repeats_one(make):
-  source = make([20, 30], content_length=4, curriculum_every=40)
-  spans = source.plan(np.arange(40))
-  assert spans.start[:17].tolist() == list(range(17))
-  assert spans.start[17:34].tolist() == list(range(17))
-  assert len(set(spans.start[34:].tolist())) == 6
-
-
 def test_short_phases_read_other_starts_each_time(make):
   """Of a document with one row a phase, 16 phases read 16 starts."""
   source = make([83] * 40, content_length=4, curriculum_every=40)
@@ -399,16 +373,6 @@ def test_jitter_and_shuffled_starts_differ_between_passes_of_a_ramp(make):
 
 
 # --- content_length by row -------------------------------------------------
-
-
-def test_content_length_changes_at_its_row_exactly(make):
-  source = make([60, 70], content_length_schedule=[(0, 2), (25, 5), (31, None)])
-  lengths = source.plan(np.arange(300)).length
-  assert lengths[:25].tolist() == [2] * 25
-  assert lengths[25:31].tolist() == [5] * 6
-  assert (lengths[31:] == SEQ_LEN).all()
-  later = make([60, 70], content_length=3, content_length_schedule=[(25, 5)])
-  assert later.plan(np.arange(30)).length.tolist() == [3] * 25 + [5] * 5
 
 
 def test_length_and_curriculum_cut_rows_together(make):
@@ -463,49 +427,6 @@ def test_rows_are_shared_by_group_first_and_then_in_it(make):
   assert "a 0.3333 (1 documents), b 0.6667" in weighted.describe()
 
 
-@laws.examples(
-  60,
-  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
-)
-@hypothesis.given(data=st.data())
-def test_group_shares_are_within_one_row_and_documents_within_two(make, data):
-  lengths = data.draw(st.sampled_from(DRAWN))
-  groups = [data.draw(st.sampled_from("xyz")) for _ in lengths]
-  rows = data.draw(st.integers(1, 500))
-  members = collections.defaultdict(list)
-  for d, name in enumerate(groups):
-    members[name].append(str(d))
-  weights = {name: data.draw(st.integers(1, 5)) for name in members}
-  source = make(
-    lengths,
-    content_length=4,
-    epoch_length=rows,
-    groups=dict(members),
-    group_weights=weights,
-  )
-  quotas = source.quotas()
-  for name in members:
-    own = [d for d, group in enumerate(groups) if group == name]
-    share = Fraction(weights[name] * rows, sum(weights.values()))
-    assert abs(int(quotas[own].sum()) - share) < 1
-    for d in own:
-      exact = share * lengths[d] / sum(lengths[i] for i in own)
-      assert abs(int(quotas[d]) - exact) < 2
-
-
-def test_a_group_joins_a_curriculum_with_its_first_document(make):
-  source = make(
-    [50] * 4,
-    content_length=4,
-    curriculum_start=2,
-    curriculum_every=12,
-    groups={"early": ["0", "1"], "late": ["2", "3"]},
-  )
-  assert source.quotas(0).tolist() == [6, 6, 0, 0]
-  assert source.quotas(12).tolist() == [3, 3, 6, 0]
-  assert source.quotas(24)[:2].sum() == source.quotas(24)[2:].sum()
-
-
 def test_groups_can_come_from_what_the_store_keeps(make):
   options = {"content_length": 4, "epoch_length": 60}
   source = make(
@@ -548,29 +469,6 @@ def test_groups_can_be_of_documents_as_long_as_each_other(make):
 
 
 # --- own steps of documents ------------------------------------------------
-
-
-def test_a_documents_own_stride_decides_its_starts_and_its_share(make):
-  source = make(
-    [83, 83], content_length=4, doc_overrides={"1": {"content_stride": 4}}
-  )
-  # 80 starts and 20: in shares of 4 to 1 each comes once.
-  assert source.quotas().tolist() == [80, 20]
-  starts = source.plan(np.arange(100)).start
-  assert starts[:80].tolist() == list(range(80))
-  assert starts[80:].tolist() == list(range(0, 80, 4))
-
-
-def test_a_documents_own_alpha_moves_its_rows_to_the_edges(make):
-  source = make(
-    [203, 203],
-    content_length=8,
-    doc_overrides=[("1", {"alpha": 2})],
-  )
-  starts = source.plan(np.arange(len(source))).start.reshape(2, -1)
-  near = ((starts < 8) | (starts > 187)).sum(axis=1)
-  assert starts[0].tolist() == list(range(196))
-  assert near[1] > 3 * near[0]
 
 
 @pytest.mark.parametrize(
@@ -620,9 +518,9 @@ def test_own_strides_are_those_of_a_source_of_that_stride(make, changes):
 def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
   source = shuffled(make(LENGTHS, seq_len=16, **options), kind)
   rows = np.arange(700)
-  own = row_units.planned_units(source.plan(rows), unit)
+  own = mix_units.planned_units(source.plan(rows), unit)
   sums = np.concatenate([[0], np.cumsum(own)])
-  counted = source_units.SourceUnits(source, unit, None)
+  counted = prefix_sums.SourceUnits(source, unit, None)
   assert counted.before(np.arange(701)).tolist() == sums.tolist()
   for at in (1, 7, int(sums[300]), int(sums[300]) + 1):
     assert counted.rows_below(at) == int(np.searchsorted(sums, at))
@@ -635,7 +533,7 @@ def test_rows_that_copy_the_same_need_no_planning(make):
     assert blocks.equal
     assert blocks.starts.tolist() == [0, same.epochs.size(epoch)]
     assert blocks.per_row.tolist() == [each]
-  assert source_units.are_known(same, "tokens")
+  assert prefix_sums.are_known(same, "tokens")
   grown = make([50, 60], content_length=6, content_length_schedule=[(9, 7)])
   for epoch, each in ((0, 6), (1, 7)):
     blocks = grown.block_units(epoch, "tokens", 0)

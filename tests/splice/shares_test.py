@@ -158,8 +158,3 @@ def test_sharing_weights_changes_no_quota(lengths, total):
   together = shares_lib.largest_remainder(weights, total, member)
   alone = shares_lib.largest_remainder([weights[m] for m in member], total)
   assert together.tolist() == alone.tolist()
-
-
-def test_all_zero_weights_are_refused():
-  with pytest.raises(ValueError, match="positive"):
-    shares_lib.largest_remainder([0, 0], 4)

@@ -68,46 +68,6 @@ def build(paths):
   return call
 
 
-def taken(pipe, steps):
-  """Returns (documents, lengths) of the splices of steps, step by step."""
-  number = pipe.source_names.index("books")
-  for step in range(steps):
-    spans = pipe.plan(step)
-    own = spans.source == number
-    yield spans.document[own], spans.length[own]
-
-
-@pytest.mark.parametrize("shuffle", ["none", "full"])
-def test_the_rows_of_a_splice_source_decide_what_a_mix_reads(build, shuffle):
-  pipe = build(shuffle=shuffle)
-  row = 0
-  for step, (documents, lengths) in enumerate(taken(pipe, 80)):
-    assert pipe.accounts.questions.consumed(step)["books"].rows == row
-    # A batch is permuted in itself, so its rows are compared as a set.
-    rows = np.arange(row, row + len(documents))
-    own = pipe.sources["books"].plan(rows)
-    if shuffle == "none":
-      assert sorted(own.document) == sorted(documents)
-    if len(rows):
-      assert documents.max() <= rows[-1] // EVERY
-    assert sorted(lengths) == sorted(np.where(rows < 15, 12, 16))
-    row += len(documents)
-  assert row > 4 * EVERY
-
-
-def test_tokens_are_balanced_while_lengths_and_documents_change(build):
-  pipe = build()
-  for step in range(1, 120, 7):
-    used = pipe.accounts.questions.consumed(step)
-    spans = pipe.plan(0, step)
-    for number, name in enumerate(pipe.source_names):
-      tokens = int(spans.length[spans.source == number].sum())
-      assert used[name].units == tokens
-    gap = used["web"].units / 0.7 - used["books"].units / 0.3
-    # A batch in the making is at most a longest row ahead, and its own rows.
-    assert abs(gap) <= 16 / 0.3 + 4 * 16 / 0.3
-
-
 def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
   monkeypatch.setattr(steps_lib, "BLOCK_ROWS", 24)
   pipe, steps = build(), 50
@@ -151,11 +111,3 @@ def test_coverage_tells_a_source_that_has_not_come_yet(build):
   assert not found["books"].document.size
   text = coverage_lib.report(pipe, list(found.values()))
   assert "coverage of books: 0 documents, 0 tokens read" in text
-
-
-def test_the_fingerprint_of_a_mix_tells_a_curriculum_apart(build):
-  first, same, other = build(), build(), build(curriculum_every=11)
-  assert first.fingerprint == same.fingerprint
-  assert first.fingerprint != other.fingerprint
-  rows = first.fingerprint["sources"]["books"]["rows"]
-  assert rows["curriculum_every"] == EVERY

@@ -3,7 +3,6 @@
 """Units of rows: prefix sums equal sums over planned rows, in every order."""
 
 import dataclasses
-import pickle
 
 import hypothesis
 from hypothesis import strategies as st
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data.index import steps as steps_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
-from chomp_data.sources import row_units
-from chomp_data.sources import source_units
 from tests.sources import labelled
 
 SHUFFLES = [
@@ -154,9 +151,9 @@ def test_sums_equal_those_of_batches_in_every_order(
   expected = np.concatenate([[0], np.cumsum(own)])
   with pytest.MonkeyPatch.context() as patch:
     # Several edges an epoch, several blocks between edges.
-    patch.setattr(row_units, "BLOCK_ROWS", 7)
+    patch.setattr(mix_units, "BLOCK_ROWS", 7)
     patch.setattr(row_source, "PLANNED_ROWS", 5)
-    sums = source_units.SourceUnits(source, unit, EPOCHS)
+    sums = prefix_sums.SourceUnits(source, unit, EPOCHS)
     assert sums.num_rows == end
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
     for some in (np.asarray(asked, np.int64), np.arange(end + 1)):
@@ -175,7 +172,7 @@ def test_searching_first_gives_what_summing_first_does(
   corpora, make, unit, corpus
 ):
   source = shuffled(make(corpora[corpus]), {"kind": "full"})
-  one, other = (source_units.SourceUnits(source, unit, None) for _ in range(2))
+  one, other = (prefix_sums.SourceUnits(source, unit, None) for _ in range(2))
   end = source.epochs.start(2)
   sums = one.before(np.arange(end + 1))
   for most in [*range(int(sums[-1]), 0, -37), 1]:
@@ -184,7 +181,7 @@ def test_searching_first_gives_what_summing_first_does(
 
 def test_rows_without_an_end_go_on_through_all_epochs(corpora):
   source = shuffled(sequential(corpora[1]), {"kind": "full"})
-  sums = source_units.SourceUnits(source, "tokens", None)
+  sums = prefix_sums.SourceUnits(source, "tokens", None)
   assert sums.num_rows is None
   tokens = corpora[1].num_tokens
   far = 10**9
@@ -200,7 +197,7 @@ def test_units_are_those_of_the_order_and_not_of_the_store(make_store):
   source = shuffled(sequential(store), {"kind": "full"})
   at = source.order(np.arange(10)).tolist().index(9)
   assert at < 9
-  sums = source_units.SourceUnits(source, "tokens", 1).before(np.arange(11))
+  sums = prefix_sums.SourceUnits(source, "tokens", 1).before(np.arange(11))
   assert np.diff(sums).tolist() == [5 if i == at else 16 for i in range(10)]
 
 
@@ -241,7 +238,7 @@ FIXED = {"shuffle_documents": "block", "reshuffle_documents": False}
 def test_where_sums_are_known_no_epoch_is_passed_over(
   make_store, monkeypatch, make, options, kind, unit, table
 ):
-  monkeypatch.setattr(row_units, "BLOCK_ROWS", 48)
+  monkeypatch.setattr(mix_units, "BLOCK_ROWS", 48)
   store = labelled.make(make_store, [20] * 3_000, table=table).store
   shuffle = {"kind": kind}
   if kind == "block" and make is sequential:
@@ -249,7 +246,7 @@ def test_where_sums_are_known_no_epoch_is_passed_over(
   if kind == "era":
     shuffle["era_length"] = 12
   source = Counted(shuffled(make(store, **options), shuffle))
-  sums = source_units.SourceUnits(source, unit, None)
+  sums = prefix_sums.SourceUnits(source, unit, None)
   assert sums.planned() is None
   row = source.epochs.start(50) + 1_234
   below = int(sums.before(np.asarray([row]))[0])
@@ -269,7 +266,7 @@ def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
   source = Counted(shuffled(bins(store), {"kind": "full"}))
   size = source.epochs.start(1)
   assert size > 5_000
-  sums = source_units.SourceUnits(source, "tokens", None)
+  sums = prefix_sums.SourceUnits(source, "tokens", None)
   sums.before(np.arange(100))
   assert source.planned <= 2 * 4_096
   source.planned = 0
@@ -298,7 +295,7 @@ def test_rows_of_a_thousand_epochs_are_summed_together(
   store = make_store([[3] * 21, [4] * 30])
   for rows in (sequential(store, tail=tail), splices(store, num_docs=1)):
     source = shuffled(rows, {"kind": "full"})
-    sums = source_units.SourceUnits(source, "tokens", None)
+    sums = prefix_sums.SourceUnits(source, "tokens", None)
     numbers = np.arange(3, source.epochs.start(1_000), 7)
     own = slow_units(source, "tokens", range(source.epochs.start(5)))
     asked.clear()
@@ -326,7 +323,7 @@ def test_rows_after_a_ramp_cost_no_passes_between(make_store):
   assert ramp == 30
   whole = int(source.rows.quotas().sum())
   assert source.epochs.total(1) == ramp + whole
-  sums = source_units.SourceUnits(source, "tokens", None)
+  sums = prefix_sums.SourceUnits(source, "tokens", None)
   far = source.epochs.start(source.epochs.ramp + 10**6)
   total = int(sums.before(np.asarray([far]))[0])
   assert source.planned < 2_000
@@ -338,10 +335,10 @@ def test_rows_after_a_ramp_cost_no_passes_between(make_store):
 def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
   rng = np.random.default_rng(0)
   store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
-  monkeypatch.setattr(source_units, "LONG_PASS", 30)
+  monkeypatch.setattr(prefix_sums, "LONG_PASS", 30)
   for kind in ("full", "era"):
     shuffle = {"kind": kind, **({"era_length": 3} if kind == "era" else {})}
-    sums = source_units.SourceUnits(
+    sums = prefix_sums.SourceUnits(
       shuffled(bins(store), shuffle), "tokens", None
     )
     assert sums.is_long()
@@ -351,44 +348,13 @@ def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
     (shuffled(bins(store), {"kind": "block"}), "tokens"),
     (shuffled(sequential(store), {"kind": "full"}), "tokens"),
   ):
-    assert not source_units.SourceUnits(source, unit, None).is_long()
-  monkeypatch.setattr(source_units, "LONG_PASS", 41)
+    assert not prefix_sums.SourceUnits(source, unit, None).is_long()
+  monkeypatch.setattr(prefix_sums, "LONG_PASS", 41)
   source = shuffled(bins(store), {"kind": "full"})
-  sums = source_units.SourceUnits(source, "tokens", None)
+  sums = prefix_sums.SourceUnits(source, "tokens", None)
   assert not sums.is_long()
   # Short passes are part of a mix's summary all the same.
   assert "plans all 40 rows of each epoch once" in sums.planned()
-
-
-def test_the_summary_of_a_mix_tells_every_pass(make_store):
-  rng = np.random.default_rng(0)
-  store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
-  for kind, told in (("full", 1), ("block", 0)):
-    mix = chomp_data.MixtureSource(
-      {"text": shuffled(bins(store), {"kind": kind})},
-      chomp_data.MixOptions(weights={"text": 1}),
-      seed=0,
-      steps=steps_lib.Steps(((0, 4),)),
-      epochs=None,
-    )
-    said = "  text: summing tokens over rows that vary"
-    assert mix.describe().count(said) == told
-
-
-def test_a_copy_begins_without_what_was_kept(corpora):
-  source = shuffled(bins(corpora[1]), {"kind": "full"})
-  sums = source_units.SourceUnits(source, "tokens", 2)
-  wanted = sums.before(np.arange(20))
-  fresh = pickle.dumps(source_units.SourceUnits(source, "tokens", 2))
-  assert len(pickle.dumps(sums)) <= len(fresh) + 2_000
-  copy = pickle.loads(pickle.dumps(sums))
-  np.testing.assert_array_equal(copy.before(np.arange(20)), wanted)
-
-
-def test_an_unknown_unit_is_refused_with_the_known_ones(corpora):
-  source = shuffled(bins(corpora[1]), {"kind": "full"})
-  with pytest.raises(ValueError, match=r"one of tokens, rows, loss.*'row'"):
-    source_units.SourceUnits(source, "row", 1)
 
 
 def test_units_of_a_plan_count_each_row_by_itself():
@@ -404,7 +370,7 @@ def test_units_of_a_plan_count_each_row_by_itself():
     segment=np.ones(3, np.int32),
   )
   found = {
-    u: row_units.planned_units(spans, u).tolist()
+    u: mix_units.planned_units(spans, u).tolist()
     for u in mix_units.of_kind("rows")
   }
   assert found == {
@@ -421,7 +387,7 @@ def test_sums_at_edges_say_about_where_a_row_is_and_look_at_none(
   store = make_store([np.arange(1, n + 1) for n in lengths.tolist()])
   rows = bins(store, packing_buffer_docs=200)
   own = shuffled(rows, {"kind": "block", "window_blocks": 2})
-  units = source_units.SourceUnits(own, "tokens", None)
+  units = prefix_sums.SourceUnits(own, "tokens", None)
   places = np.arange(0, 5 * len(rows), 97)
   sums = units.before(places)
 
