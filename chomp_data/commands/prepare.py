@@ -78,8 +78,9 @@ def summary(store: stores.Store) -> str:
   manifest = store.manifest if isinstance(store, stores.ZarrStore) else None
   low, high, lengths = _lengths(store)
   quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
+  pairs = f" ({store.num_documents // 2:,} preference pairs)"
   rows = [
-    ("documents", f"{store.num_documents:,}{_in_pairs(store)}"),
+    ("documents", f"{store.num_documents:,}{pairs * store.opened.pairs}"),
     ("tokens", f"{store.num_tokens:,} ({store.opened.token_dtype.name})"),
     *(
       [("empty documents skipped", f"{manifest.num_empty_skipped:,}")]
@@ -113,13 +114,6 @@ def summary(store: stores.Store) -> str:
       rows.append(("skipped", "..."))
   width = max(24, *(len(name) for name, _ in rows))
   return "\n".join(f"{name:{width}} {value}" for name, value in rows)
-
-
-def _in_pairs(store: stores.Store) -> str:
-  """Returns how many preference pairs documents are, if they are pairs."""
-  if not store.opened.pairs:
-    return ""
-  return f" ({store.num_documents // 2:,} preference pairs)"
 
 
 def _of_chats(chat_summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -31,7 +31,6 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import lazy
-from chomp_data.prepare import progress
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import rejections
@@ -48,7 +47,6 @@ BUCKET_HASHES = 1 << 22
 _MOST_BUCKETS = 256
 # Bytes of all buckets together that are kept in memory.
 _SPILL_BYTES = 1 << 27
-_PROGRESS_DOCUMENTS = 1_024
 
 _ROW = np.dtype([("hash", "<u8", 2), ("document", "<i8")])
 _Group = tuple[base.InputPiece, ...]
@@ -91,7 +89,7 @@ def scan(task: ScanTask) -> int:
   except (OSError, ValueError):
     rejected = rejections.Rejections(raises=task.on_error != "skip")
     documents = documents_of(task.group, task.read, rejected)
-    units = _units(_with_progress(documents, task.size), task.read)
+    units = _units(documents, task.read)
     hashes = b"".join(map(_hash, units))
     scratch.write_summed(task.directory, name, hashes)
   return len(hashes) // _HASH_BYTES
@@ -163,18 +161,6 @@ def _units(
   """Yields what is compared as one: a document, or both halves of a pair."""
   halves = 2 if read.has_pairs else 1
   return zip(*[iter(documents)] * halves, strict=True)
-
-
-def _with_progress(
-  documents: Iterable[records.Document], size: int
-) -> Iterator[records.Document]:
-  """Yields documents, and reports the progress now and then."""
-  done = 0
-  for number, document in enumerate(documents):
-    yield document
-    done += len(document.text)
-    if number % _PROGRESS_DOCUMENTS == 0:
-      progress.report(min(done, size), number + 1)
 
 
 def _hash(unit: Sequence[records.Document]) -> bytes:

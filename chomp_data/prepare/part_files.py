@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import io
 from typing import Any
 from typing import BinaryIO
 
@@ -68,7 +69,7 @@ class PartRow:
 
 
 class PartWriter:
-  """Writes a part; what is not per token is in memory until the end."""
+  """Writes a part: tokens at once, all else at the end."""
 
   def __init__(
     self,
@@ -100,17 +101,26 @@ class PartWriter:
     self._documents = document_arrays.DocumentArrays(
       names, token_dtype, columns
     )
-    per_token = {
+    # A column's values of a token may be thousands of times its bytes: they are
+    # in a file, where parts are in a bucket one of this machine.
+    large = {
       columns_lib.array_name(name)
       for name, column in columns.items()
       if column.per == columns_lib.TOKEN
     }
-    self._values: dict[str, list[np.ndarray] | _SpilledArray] = {
-      name: _SpilledArray(directory) if name in per_token else []
+    folder = scratch.storage_at(directory).directory
+    if folder is not None and large:
+      folder.mkdir(parents=True, exist_ok=True)
+    self._stack = contextlib.ExitStack()
+    self._values: dict[str, BinaryIO] = {
+      name: self._stack.enter_context(
+        publish.unnamed_file(folder) if name in large else io.BytesIO()
+      )
       for name in names
       if name != "tokens"
     }
-    self._num_tokens = 0
+    self._counts = dict.fromkeys(names, 0)
+    self._first_level: int | None = None
     # By weight, 0 and 1 first, then as they came.
     self._levels: dict[float, int] = {0.0: 0, 1.0: 1} if has_labels else {}
     self._blocks = _BlockWriter(directory, key)
@@ -119,10 +129,7 @@ class PartWriter:
     return self
 
   def __exit__(self, *error: Any) -> None:
-    with contextlib.ExitStack() as stack:
-      for values in self._values.values():
-        if isinstance(values, _SpilledArray):
-          stack.callback(values.close)
+    with self._stack:
       self._blocks.close(*error)
 
   def add(
@@ -151,31 +158,32 @@ class PartWriter:
     added = self._documents.add(
       tokens, lengths, names, meta, runs, weights, columns
     )
-    self._blocks.write(added.pop("tokens"))
-    self._num_tokens += len(tokens)
+    if self._first_level is None and len(added.get("label_levels", ())):
+      self._first_level = int(added["label_levels"][0])
     for name, values in added.items():
-      if len(values):
-        self._values[name].append(values)
+      self._counts[name] += len(values)
+      if name == "tokens":
+        self._blocks.write(values)
+      else:
+        self._values[name].write(values.view(np.uint8).data)
 
   def finish(self, num_empty: int, skipped: dict[str, Any]) -> PartRow:
     """Writes what is left, then the row; returns it."""
-    sections = {"tokens": [0, self._num_tokens]}
-    for name, parts in self._values.items():
+    sections = {"tokens": [0, self._counts["tokens"]]}
+    for name, values in self._values.items():
       self._blocks.align()
-      first, count = self._blocks.sums.num_bytes, 0
-      for values in parts:
-        self._blocks.write(values)
-        count += len(values)
-      sections[name] = [first, count]
+      sections[name] = [self._blocks.sums.num_bytes, self._counts[name]]
+      values.seek(0)
+      while data := values.read(BLOCK):
+        self._blocks.write(np.frombuffer(data, np.uint8))
     self._blocks.close()
     weights = list(self._levels)
     ends = []
-    if levels := self._values.get("label_levels"):
-      first_level = next(iter(levels))[0]
-      ends = [weights[first_level], weights[self._documents.last_level]]
+    if self._first_level is not None:
+      ends = [weights[self._first_level], weights[self._documents.last_level]]
     row = PartRow(
       self._documents.num_documents,
-      self._num_tokens,
+      self._counts["tokens"],
       self._token_dtype.str,
       num_empty,
       self._documents.num_trained,
@@ -278,38 +286,6 @@ def _place(key: str, block: int) -> tuple[str, int]:
   """Returns the file that a block of a part is in, and where it begins."""
   file, nth = divmod(block, _FILE_BLOCKS)
   return f"{key}.part/{file:05}", nth * BLOCK
-
-
-class _SpilledArray:
-  """Values of an array, in a file beside the part until they are its section.
-
-  A column's values of a token may be thousands of times its bytes.
-  """
-
-  def __init__(self, directory: str):
-    self._directory = directory
-    self._file: BinaryIO | None = None
-    self._dtype = np.dtype(np.uint8)
-
-  def append(self, values: np.ndarray) -> None:
-    """Adds values of one dtype; the part has tokens, so its directory is."""
-    if self._file is None:
-      # Where parts are in a bucket, on this machine.
-      directory = scratch.storage_at(self._directory).directory
-      self._file = publish.unnamed_file(directory)
-      self._dtype = values.dtype
-    self._file.write(values.view(np.uint8).data)
-
-  def __iter__(self) -> Iterator[np.ndarray]:
-    """Yields all values, a block at a time."""
-    if self._file is not None:
-      self._file.seek(0)
-      while data := self._file.read(BLOCK):
-        yield np.frombuffer(data, self._dtype)
-
-  def close(self) -> None:
-    if self._file is not None:
-      self._file.close()
 
 
 class _BlockWriter:

@@ -160,7 +160,7 @@ def test_a_wrong_call_says_what_is_wrong_in_one_line(flags, match):
   assert match in line
 
 
-def test_help_explains_every_flag_in_a_sentence():
+def test_help_explains_every_flag_in_sentences():
   text = in_process.run_tool("prepare", "--help").stdout
   assert "tools/prepare.py --input=" in text
   flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
@@ -169,7 +169,6 @@ def test_help_explains_every_flag_in_a_sentence():
     own = re.sub(r"^<[\w|]+>: |\n    \((default|an?\b).*", "", sentence)
     own = re.sub(r";\s+repeat this option .*", ".", own)
     assert own.rstrip().endswith("."), name
-    assert ". " not in own.replace("\n    ", " "), name
 
 
 @pytest.mark.parametrize(
