@@ -152,21 +152,13 @@ def _detected(
   """Returns the kind of a file whose name says text or JSON lines."""
   head = next(byte_blocks.unpacked(file, opened, HEAD_BYTES), b"")[:HEAD_BYTES]
   opened.seek(0)
-  kind = _kind_by_content(file, head)
-  if kind is None:
-    _check_text(file, head, options)
-  return kind or file.kind
-
-
-def _kind_by_content(file: base.InputFile, head: bytes) -> str | None:
-  """Returns the kind of table or record that a file begins as, or None."""
   is_text = _looks_like_text(head) and _invalid_utf8(head) is None
-  if file.kind == "jsonl" or is_text:
-    return None
-  kinds = readers.INPUT_KINDS.items()
-  return next(
-    (kind for kind, reader in kinds if head.startswith(reader.marks)), None
-  )
+  if file.kind == "text" and not is_text:
+    for kind, reader in readers.INPUT_KINDS.items():
+      if head.startswith(reader.marks):
+        return kind
+  _check_text(file, head, options)
+  return file.kind
 
 
 def _check_text(

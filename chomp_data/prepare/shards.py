@@ -111,25 +111,14 @@ class ShardRow:
     crc32c: Of each decoded chunk.
     stored_bytes: Of each chunk as it is stored.
     digests: Of each block that begins in it, as hex.
+    stamp: Size and version of the file, which differ for another of its name.
   """
 
   num_bytes: int
   crc32c: list[int]
   stored_bytes: list[int]
   digests: list[str]
-
-
-@dataclasses.dataclass(frozen=True)
-class _RowFile:
-  """The saved row of a shard file that is complete.
-
-  Attributes:
-    file: Its size and version, which differ for another file of its name.
-    row: What is in it.
-  """
-
-  file: list[int | str | None]
-  row: ShardRow
+  stamp: list[int | str | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,11 +287,11 @@ def _joined(
 def find_shard(task: ShardTask) -> ShardRow | None:
   """Returns the row of a shard that is complete, else None."""
   try:
-    saved = scratch.read_row(_RowFile, task.rows, task.row_name)
+    row = scratch.read_row(ShardRow, task.rows, task.row_name)
   except (OSError, ValueError):
     return None
   # A run with other options may have written a file of the same name.
-  return saved.row if saved.file == _stamp(task) else None
+  return row if row.stamp == _stamp(task) else None
 
 
 def _stamp(task: ShardTask) -> list[int | str | None]:
@@ -323,8 +312,10 @@ def write_shard(task: ShardTask) -> ShardRow:
     writer = array_writer.ShardWriter(file, task.layout)
     digests = _read(task, writer.append)
     num_bytes = writer.finish()
-  row = ShardRow(num_bytes, writer.crc32c, writer.stored_bytes, digests)
-  scratch.write_row(task.rows, task.row_name, _RowFile(_stamp(task), row))
+  row = ShardRow(
+    num_bytes, writer.crc32c, writer.stored_bytes, digests, _stamp(task)
+  )
+  scratch.write_row(task.rows, task.row_name, row)
   return row
 
 

@@ -213,7 +213,7 @@ PIECE = base.InputPiece(FILE, 3, 70, None, 67)
         "/s",
         "/r",
       ),
-      shards.ShardRow(20, [1, 2], [3, 4], ["ab"]),
+      shards.ShardRow(20, [1, 2], [3, 4], ["ab"], [20, 7]),
     ),
   ],
 )

@@ -135,28 +135,6 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
   assert spoken == expected
 
 
-def test_the_tool_prepares_chats_by_a_template(lines, tmp_path):
-  pytest.importorskip("jinja2")
-  template = tmp_path / "chat.jinja"
-  template.write_text(
-    "{% for m in messages %}{{ m.content }}\n{% endfor %}", "utf-8"
-  )
-  flags = (
-    f"--input={lines}", f"--output={tmp_path / 'out'}",
-    "--messages_key=messages", f"--chat_template={template}",
-    "--weight_key=score",
-  )  # fmt: skip
-  done = in_process.run_tool("prepare", *flags, check=True)
-  assert re.search(r"trained on +[\d,]+ tokens \([\d.]+%\)", done.stdout)
-  store = stores.open_store(tmp_path / "out")
-  assert trained_text(store, 1) == "".join(f"{own}\n" for own in said(chat(1)))
-  again = in_process.run_tool("prepare", *flags, check=True)
-  assert "nothing to do" in again.stdout
-  template.write_text(template.read_text() + "{# other #}")
-  other = in_process.run_tool("prepare", *flags)
-  assert "chat_template" in other.stderr
-
-
 CHATML = (
   "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
   "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -354,6 +332,7 @@ def test_a_store_of_chats_says_how_turns_end(tmp_path):
     "prepare", *flags, f"--output={output}", check=True
   )
   for line in (
+    r"trained on +[\d,]+ tokens \([\d.]+%\)",
     "turns ended by ordinary token +2",
     "empty answers +1",
     "unread tools +1 records: the template reads no tools",

@@ -182,7 +182,7 @@ def test_a_batch_of_wide_columns_is_of_fewer_tokens(
     add(self, tokens, *args)
 
   monkeypatch.setattr(part_files.PartWriter, "add", recorded)
-  rows = [[[i] * 2**14] * 16 for i in range(12)]
+  rows = [[[i] * 2**14] * 16 for i in range(6)]
   path = tmp_path / "x.jsonl"
   path.write_text(
     "".join(
@@ -195,10 +195,10 @@ def test_a_batch_of_wide_columns_is_of_fewer_tokens(
     shard_bytes=2**40, workers=1,
   )  # fmt: skip
   # The bytes of a batch without columns, of one document more at most.
-  assert sum(sizes) == 12 * 16
+  assert sum(sizes) == 6 * 16
   assert (max(sizes) - 16) * (4 + 4 * 2**14) < 4 * 2**20
-  wide = store.opened.columns["wide"].read(0, 12 * 16)
-  assert (wide == np.arange(12).repeat(16)[:, None]).all()
+  wide = store.opened.columns["wide"].read(0, 6 * 16)
+  assert (wide == np.arange(6).repeat(16)[:, None]).all()
 
 
 def test_columns_of_documents_beside_text(tmp_path, prepare):

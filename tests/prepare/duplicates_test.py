@@ -17,7 +17,6 @@ from chomp_data.prepare import records
 from chomp_data.prepare import rejections
 from chomp_data.prepare import run
 from chomp_data.prepare import scratch
-from tests import in_process
 from tests import laws
 from tests.prepare import run_test
 
@@ -183,16 +182,6 @@ def test_progress_is_told_by_bytes_of_every_stage(tmp_path, workers):
     assert (
       0 < done[-1] == max(own.total_bytes for own in told if own.stage == stage)
     )
-
-
-def test_the_summary_counts_duplicates(corpus, tmp_path):
-  flags = [f"--input={corpus}/*.txt", f"--output={tmp_path / 'out'}"]
-  (corpus / "9.txt").write_text((corpus / "0.txt").read_text())
-  shown = in_process.run_tool(
-    "prepare", *flags, "--duplicates=drop", check=True
-  ).stdout
-  assert "left out: duplicate      1" in shown
-  assert not in_process.run_tool("prepare", *flags).stdout
 
 
 @pytest.mark.parametrize(

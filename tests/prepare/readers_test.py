@@ -207,11 +207,6 @@ def test_what_cannot_be_split_is_one_piece(tmp_path, name):
   assert len(split(tmp_path / name, 10)) == 1
 
 
-def test_keys_can_be_named(path):
-  write(path, b'{"body": "a", "url": "u", "text": 3}')
-  assert read(path, text_key="body", id_key="url") == [("u", "a")]
-
-
 NESTED = {
   "text": "outer",
   "meta": {"text": "inner", "id": 7, "deep": {"er": "deepest"}},

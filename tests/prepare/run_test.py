@@ -75,16 +75,6 @@ def test_the_size_of_input_shards_changes_no_document(corpus, prepare):
   assert len(hashes) == 1
 
 
-def test_a_second_run_has_nothing_to_do(corpus, prepare, tmp_path):
-  first, _ = prepare(corpus)
-  before = {p: os.stat(p).st_mtime_ns for p in (tmp_path / "out").rglob("*")}
-  again, written = prepare(corpus, workers=2)
-  assert not written
-  assert again.hash == first.hash
-  after = {p: os.stat(p).st_mtime_ns for p in (tmp_path / "out").rglob("*")}
-  assert after == before
-
-
 @pytest.mark.parametrize(
   ("changes", "match"),
   [

@@ -47,8 +47,10 @@ def test_files_that_were_touched_or_copied_are_the_same_inputs(
   assert not written
 
 
-@pytest.mark.parametrize("changes", OPTIONS)
-@pytest.mark.parametrize("name", ["a.txt", "lines.jsonl"])
+@pytest.mark.parametrize(
+  ("changes", "name"),
+  zip(OPTIONS, ["a.txt", "lines.jsonl"] * 3, strict=False),
+)
 def test_other_content_of_the_same_size_is_another_input(
   corpus, prepare, tmp_path, changes, name
 ):
