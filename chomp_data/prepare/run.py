@@ -436,15 +436,10 @@ def _check_id_key(
   if not options.id_required or rejected.unnamed < documents:
     return
   # The error of a text that is looked for under this key lists the keys.
-  read = dataclasses.replace(
-    options.read_options(),
+  read = records.ReadOptions(
+    raw=False,
     text_key=options.id_key,
-    messages_key=None,
-    prompt_key=None,
-    completion_key=None,
-    chosen_key=None,
-    rejected_key=None,
-    duplicates=None,
+    encoding_errors=options.encoding_errors,
   )
   got = "none"
   try:

@@ -320,6 +320,13 @@ def test_the_order_of_columns_is_no_other_store(tmp_path, prepare):
     prepare(path, **options)
 
 
+def test_an_id_key_that_no_record_of_ids_has_is_an_error(tmp_path, prepare):
+  path = written(tmp_path, "jsonl")
+  options = {"id_key": "nmae", "id_required": True, "ids_key": "input_ids"}
+  with pytest.raises(errors.PrepareError, match=r"got 'nmae'.*'input_ids'"):
+    prepare(path, tokenizer=SPEC, **options)
+
+
 def test_the_command_reads_flags(tmp_path):
   path, out = written(tmp_path, "jsonl"), tmp_path / "out"
   flags = [f"--column={text}" for text in COLUMNS["column"]]
