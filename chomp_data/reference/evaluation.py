@@ -45,7 +45,7 @@ _COPIED_FRACTION = 2
 # Documents of a store among which untrained ones are looked for, at most.
 _CANDIDATES = 65_536
 # Rows planned at once.
-BLOCK_ROWS = 65_536
+_BLOCK_ROWS = 65_536
 
 _FIELDS = (
   "tokens",
@@ -171,7 +171,7 @@ def batches_of(
 
 def planned(pipe: pipeline.Pipeline, num_steps: int) -> Iterator[spans.Spans]:
   """Yields the spans of a run's first steps that are there, in blocks."""
-  block = max(1, BLOCK_ROWS // pipe.global_batch_size)
+  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
   for step in range(0, num_steps, block):
     yield pipe.plan(step, min(block, num_steps - step)).live()
 

@@ -69,18 +69,6 @@ def test_what_was_trained_is_what_the_plan_holds(store_path):
   assert seen.longest == spans.length.max() == _SEQ_LEN - 2
 
 
-def test_what_was_trained_does_not_depend_on_how_many_rows_are_planned_at_once(
-  store_path, monkeypatch
-):
-  pipe = _pipe(store_path)
-  whole = evaluation.trained(pipe, 20)["text"]
-  monkeypatch.setattr(evaluation, "BLOCK_ROWS", 24)
-  blocks = evaluation.trained(pipe, 20)["text"]
-  np.testing.assert_array_equal(blocks.documents, whole.documents)
-  np.testing.assert_array_equal(blocks.columns, whole.columns)
-  assert blocks.longest == whole.longest
-
-
 def test_each_question_changes_one_thing(store_path):
   pipe = _pipe(store_path)
   seen = evaluation.trained(pipe, 20)["text"]

@@ -40,26 +40,16 @@ def pipe(tmp_path_factory):
 def test_a_window_weighs_steps_by_their_trained_tokens(pipe):
   log = window_log.WindowLog(pipe)
   assert log.add(_metrics(1.0, 30), 100) is None
-  log.add(_metrics(4.0, 10), 100)
+  log.add(_metrics(4.0, 10), 300)
   log.add(_metrics(0.0, 0), 100)
   log.flush()
   window = log.take(3, 0.0)
   assert (window.steps, window.tokens, window.all_masked) == (3, 40, 1)
   assert math.isclose(window.loss, (30 * 1.0 + 10 * 4.0) / 40)
   assert math.isclose(
-    window.positions_per_second / window.tokens_per_second, 300 / 40
+    window.positions_per_second / window.tokens_per_second, 500 / 40
   )
   assert "1 steps without a trained token" in str(window)
-
-
-def test_steps_of_other_shapes_count_their_own_positions(pipe):
-  log = window_log.WindowLog(pipe)
-  for positions in (64, 256, 256):
-    log.add(_metrics(1.0, 10), positions)
-  log.flush()
-  window = log.take(3, 0.0)
-  ratio = window.positions_per_second / window.tokens_per_second
-  assert math.isclose(ratio, 576 / 30)
 
 
 def test_a_step_is_in_flight_until_the_next_is_added(pipe):

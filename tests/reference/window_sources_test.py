@@ -88,14 +88,6 @@ def test_intended_shares_are_means_over_steps(paths, what):
     assert own["share"] == pytest.approx(own["intended_share"], abs=0.05)
 
 
-def test_a_window_across_a_stage_is_of_both(paths):
-  stages = [(0, {"a": 3, "b": 1}), (9, {"b": 1})]
-  pipe = build(paths, "ab", mix={"stages": stages})
-  found = window_log.WindowLog(pipe).take(10).sources
-  assert found["a"]["window_intended"] == pytest.approx(0.9 * 0.75)
-  assert found["b"]["window_intended"] == pytest.approx(0.9 * 0.25 + 0.1)
-
-
 def test_a_log_that_begins_later_counts_from_the_start(paths):
   pipe = build(paths, **RUNS["stages"])
   whole, later = window_log.WindowLog(pipe), window_log.WindowLog(pipe, 33)
@@ -105,34 +97,6 @@ def test_a_log_that_begins_later_counts_from_the_start(paths):
   for name, own in found.items():
     for field in ("window_intended", "intended_share", "window_share", "share"):
       assert own[field] == pytest.approx(wanted[name][field])
-
-
-@pytest.mark.slow
-def test_a_long_run_asks_for_few_steps(paths, monkeypatch):
-  pipe = build(
-    paths,
-    mix={"stages": [(0, {"a": 1, "b": 1}), (700_000, {"b": 1, "c": 1})]},
-    sources={
-      name: {
-        "store": str(paths / name),
-        "rows": {"kind": "sequential"},
-        "max_epochs": epochs,
-      }
-      for name, epochs in (("a", 1_000), ("b", 10**5), ("c", 10**5))
-    },
-  )
-  asked, intended = [], pipe.accounts.questions.intended
-
-  def spied(step):
-    asked.append(step)
-    return intended(step)
-
-  monkeypatch.setattr(pipe.accounts.questions, "intended", spied)
-  found = window_log.WindowLog(pipe).take(10**6).sources
-  assert len(asked) < 100
-  ended = next(s for s in range(18_000, 19_000) if not intended(s)["a"])
-  assert found["a"]["intended_share"] == pytest.approx(0.5 * ended / 10**6)
-  assert found["c"]["intended_share"] == pytest.approx(0.15)
 
 
 def test_what_has_ended_is_not_intended(paths):
