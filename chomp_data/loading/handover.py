@@ -130,6 +130,10 @@ class WorkerMemory:
     """Returns the processes of workers that have begun."""
     return [row[0] for row in self._rows() if row[0]]
 
+  def num_absent(self) -> int:
+    """Returns how many workers have not begun."""
+    return self._count - len(self.processes())
+
   def beats(self) -> int:
     """Returns a number that changes with each worker's beats."""
     return sum(row[1] for row in self._rows())

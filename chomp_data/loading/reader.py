@@ -31,6 +31,9 @@ _STOP_WORKER_S = 2.0
 
 InputError = workers.InputError
 
+# Processes of workers of which it is known whose they are.
+_known: set[int] = set()
+
 
 class _End:
   """Marks the end of the batches, or the error that ended them."""
@@ -214,7 +217,18 @@ class Reader:
     return InputError(workers.died(who, codes))
 
   def _dead(self) -> list[Any]:
-    return [worker for worker in self._known_workers() if not worker.is_alive()]
+    """Returns this reader's processes that have ended."""
+    dead = [worker for worker in self._known_workers() if not worker.is_alive()]
+    absent = 0 if self._memory is None else self._memory.num_absent()
+    # One that ended before it said whose it is may be this reader's.
+    return (
+      dead
+      + [
+        child
+        for number, child in self._children.items()
+        if number not in _known and not child.is_alive()
+      ][:absent]
+    )
 
   def _known_workers(self) -> list[Any]:
     """Returns this reader's processes."""
@@ -229,6 +243,7 @@ class Reader:
     for number in self._memory.processes():
       if number in self._children:
         self._workers[number] = self._children[number]
+        _known.add(number)
     return list(self._workers.values())
 
   def _put(self, item: Any) -> None:

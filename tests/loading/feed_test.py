@@ -274,8 +274,9 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("begun", [True, False])
 def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
-  data, tmp_path
+  data, tmp_path, begun
 ):
   program = tmp_path / "main.py"
   program.write_text(
@@ -291,10 +292,20 @@ def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
 
     if __name__ == "__main__":
       batches = iterators.make_iterator(json.loads(sys.argv[1]))
-      next(batches)
-      # The worker asks for this event at each batch, under its lock.
-      synchronize.Event.set = lambda event: threading.Event().wait()
-      os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+      def kill():
+        # The worker asks for this event at each batch, under its lock.
+        synchronize.Event.set = lambda event: threading.Event().wait()
+        os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+      if sys.argv[2] == "True":
+        next(batches)
+        kill()
+      else:  # Before the worker can say whose it is: it imports for seconds.
+        batches.start_prefetch()
+        while len(multiprocessing.active_children()) < 2:
+          pass
+        threading.Timer(0.6, kill).start()
       try:
         while True:
           next(batches)
@@ -304,7 +315,7 @@ def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
   )
   endless = {**data, "epochs": None, "worker_count": 2}
   ran = subprocess.run(
-    [sys.executable, str(program), json.dumps(endless)],
+    [sys.executable, str(program), json.dumps(endless), str(begun)],
     capture_output=True,
     text=True,
     timeout=100,
