@@ -660,20 +660,21 @@ def assemble_store(
   written = iter(
     list(run.call("write", shards.write_shard, tasks, documents=num_documents))
   )
-  store_writer.finish_store(
-    output.staged,
-    {
-      name: shards.finished(
-        layout, list(itertools.islice(written, len(shard_tasks)))
-      )
-      for name, (layout, shard_tasks) in arrays.items()
-    },
-    encoded.tokenizer.info,
-    encoded.tokenizer.file,
+  entries = {
+    name: shards.finished(
+      layout, list(itertools.islice(written, len(shard_tasks)))
+    )
+    for name, (layout, shard_tasks) in arrays.items()
+  }
+  manifest = manifest_lib.Manifest(
     num_documents=num_documents,
+    num_tokens=entries["tokens"].layout.size,
     num_empty_skipped=sum(row.num_empty for row in encoded.rows),
+    tokenizer=encoded.tokenizer.info,
+    arrays=entries,
     prepared=prepared,
     levels=shards.levels_of(encoded.rows),
     pairs=options.has_pairs,
     columns=options.columns,
   )
+  store_writer.finish_store(output.staged, manifest, encoded.tokenizer.file)

@@ -371,9 +371,9 @@ def _segment_values(
 
 def finished(
   layout: array_layout.ArrayLayout, rows: Sequence[ShardRow]
-) -> array_writer.Finished:
+) -> manifest_lib.ArrayEntry:
   """Returns an array of which all shard files are written."""
-  return array_writer.Finished(
+  return manifest_lib.ArrayEntry(
     layout,
     joined_digests(row.digests for row in rows),
     sum(row.num_bytes for row in rows),

@@ -91,16 +91,16 @@ def join(root, keys, rows, chunk, compression="none"):
     for task in own:
       assert shards.find_shard(task) == written[task.shard]
     finished[name] = shards.finished(layout, [written[t.shard] for t in own])
-  return store_writer.finish_store(
-    root / "store",
-    finished,
-    INFO,
-    None,
+  manifest = manifest_lib.Manifest(
     num_documents=sum(row.num_documents for row in rows),
+    num_tokens=finished["tokens"].layout.size,
     num_empty_skipped=0,
+    tokenizer=INFO,
+    arrays=finished,
     prepared={},
     levels=shards.levels_of(rows),
   )
+  return store_writer.finish_store(root / "store", manifest, None)
 
 
 def files_of(path):

@@ -22,26 +22,8 @@ from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.storage import storage
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import tree_hash
-
-
-@dataclasses.dataclass(frozen=True)
-class Finished:
-  """An array that is on disk, but for its metadata.
-
-  Attributes:
-    layout: Its layout.
-    sha256: See `manifest.ArrayEntry`.
-    num_bytes: The same.
-    crc32c: uint32[num_chunks], of its decoded chunks.
-    stored_bytes: uint64[num_chunks], of each as it is stored.
-  """
-
-  layout: array_layout.ArrayLayout
-  sha256: str
-  num_bytes: int
-  crc32c: np.ndarray
-  stored_bytes: np.ndarray
 
 
 class ArrayWriter:
@@ -81,10 +63,10 @@ class ArrayWriter:
       if len(in_shard) == capacity:
         self._finish_shard()
 
-  def finish(self) -> Finished:
+  def finish(self) -> manifest_lib.ArrayEntry:
     """Ends the last shard."""
     self._finish_shard()
-    return Finished(
+    return manifest_lib.ArrayEntry(
       dataclasses.replace(self._empty, size=self._size),
       self._content.hexdigest(),
       self._num_bytes,

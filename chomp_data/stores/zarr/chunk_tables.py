@@ -102,8 +102,8 @@ def files(name: str, layout: array_layout.ArrayLayout) -> list[str]:
 def encode(
   name: str,
   layout: array_layout.ArrayLayout,
-  crc32c: np.ndarray,
-  stored_bytes: np.ndarray,
+  crc32c: np.ndarray | None,
+  stored_bytes: np.ndarray | None,
 ) -> dict[str, bytes]:
   """Returns an array's tables by their files.
 
@@ -113,6 +113,8 @@ def encode(
     crc32c: uint32[num_chunks], of decoded chunks.
     stored_bytes: int64[num_chunks], left out where nothing is compressed.
   """
+  assert crc32c is not None
+  assert stored_bytes is not None
   tables: dict[str, bytes] = {}
   for table, path in enumerate(files(name, layout)):
     part = slice(table * CHUNKS, (table + 1) * CHUNKS)

@@ -89,12 +89,14 @@ class ArrayEntry:
     num_bytes: Of its shard files together.
     crc32c: uint32[num_chunks], of the decoded chunks, padding included; None
       where tables have them.
+    stored_bytes: uint64[num_chunks], of each as it is stored; None likewise.
   """
 
   layout: array_layout.ArrayLayout
   sha256: str
   num_bytes: int
   crc32c: np.ndarray | None = None
+  stored_bytes: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,9 +117,9 @@ class Manifest:
     num_empty_skipped: Documents of the input left out because empty.
     tokenizer: The tokenizer of the tokens.
     arrays: By name, `ARRAYS` and perhaps some of `OPTIONAL_ARRAYS`.
+    prepared: How the store was made, as JSON values; not in `hash`.
     files: By path relative to the store, with slashes: tables of chunks and
       the tokenizer's file; in schema 1 all but the manifest.
-    prepared: How the store was made, as JSON values; not in `hash`.
     levels: Weights of the levels of tokens, where the store has labels.
     schema: One of `SCHEMAS`.
     pairs: Whether documents 2k and 2k + 1 are the chosen and the rejected
@@ -130,8 +132,8 @@ class Manifest:
   num_empty_skipped: int
   tokenizer: vocabulary.TokenizerInfo
   arrays: Mapping[str, ArrayEntry]
-  files: Mapping[str, FileEntry]
   prepared: Mapping[str, Any]
+  files: Mapping[str, FileEntry] = dataclasses.field(default_factory=dict)
   levels: tuple[float, ...] = ()
   schema: int = SCHEMA
   pairs: bool = False

@@ -9,6 +9,7 @@ depend on the documents and the options only.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -275,18 +276,19 @@ class StoreWriter:
     if self._levels:
       num_trained = np.asarray([self._documents.num_trained], np.int64)
       self._arrays["label_sums"].append(num_trained)
-    return finish_store(
-      self._staging,
-      {name: array.finish() for name, array in self._arrays.items()},
-      self._tokenizer,
-      self._tokenizer_file,
+    arrays = {name: array.finish() for name, array in self._arrays.items()}
+    manifest = manifest_lib.Manifest(
       num_documents=self._documents.num_documents,
+      num_tokens=arrays["tokens"].layout.size,
       num_empty_skipped=num_empty_skipped,
+      tokenizer=self._tokenizer,
+      arrays=arrays,
       prepared=prepared or {},
       levels=self._levels,
       pairs=self._pairs,
       columns=self.columns,
     )
+    return finish_store(self._staging, manifest, self._tokenizer_file)
 
   def _checked_labels(
     self, levels: np.ndarray | None, count: int
@@ -325,64 +327,40 @@ class StoreWriter:
 
 def finish_store(
   staging: str | os.PathLike[str],
-  arrays: Mapping[str, array_writer.Finished],
-  tokenizer: vocabulary.TokenizerInfo,
+  manifest: manifest_lib.Manifest,
   tokenizer_file: bytes | None,
-  *,
-  num_documents: int,
-  num_empty_skipped: int,
-  prepared: Mapping[str, Any],
-  levels: tuple[float, ...],
-  pairs: bool = False,
-  columns: Mapping[str, columns_lib.Column] | None = None,
 ) -> manifest_lib.Manifest:
   """Writes all that is not in shard files, the manifest last.
 
   Args:
     staging: The directory of the store.
-    arrays: By name, what their shard files hold.
-    tokenizer: The tokenizer of the tokens.
-    tokenizer_file: Its file, for the kinds that have one.
-    num_documents: See `manifest.Manifest`.
-    num_empty_skipped: The same.
-    prepared: The same.
-    levels: The same.
-    pairs: The same.
-    columns: The same.
+    manifest: Of the store, without files; its arrays have sums of chunks.
+    tokenizer_file: The tokenizer's file, for the kinds that have one.
 
   Returns:
-    The manifest, written last.
+    The manifest as it was written.
   """
   # Put on disk when the store is published.
   directory = opening.open_storage(staging, durable=False)
-  listed = {}
-  for name, array in arrays.items():
-    directory.put(f"{name}/zarr.json", array.layout.zarr_json())
-    listed |= chunk_tables.encode(
-      name, array.layout, array.crc32c, array.stored_bytes
+  files: dict[str, bytes] = {}
+  for name, entry in manifest.arrays.items():
+    directory.put(f"{name}/zarr.json", entry.layout.zarr_json())
+    files |= chunk_tables.encode(
+      name, entry.layout, entry.crc32c, entry.stored_bytes
     )
   if tokenizer_file is not None:
-    listed[str(vocabulary.TOKENIZER_FILES[tokenizer.kind])] = tokenizer_file
-  manifest = manifest_lib.Manifest(
-    num_documents=num_documents,
-    num_tokens=arrays["tokens"].layout.size,
-    num_empty_skipped=num_empty_skipped,
-    tokenizer=tokenizer,
-    arrays={
-      name: manifest_lib.ArrayEntry(array.layout, array.sha256, array.num_bytes)
-      for name, array in arrays.items()
-    },
+    files[str(manifest.tokenizer_file)] = tokenizer_file
+  manifest = dataclasses.replace(
+    manifest,
     files={
       name: manifest_lib.FileEntry(len(data), hashlib.sha256(data).hexdigest())
-      for name, data in listed.items()
+      for name, data in files.items()
     },
-    prepared=prepared,
-    levels=levels,
-    pairs=pairs,
-    schema=manifest_lib.COLUMNS_SCHEMA if columns else manifest_lib.SCHEMA,
-    columns=columns or {},
+    schema=(
+      manifest_lib.COLUMNS_SCHEMA if manifest.columns else manifest_lib.SCHEMA
+    ),
   )
-  for name, data in listed.items():
+  for name, data in files.items():
     directory.put(name, data)
   directory.put(manifest_lib.FILE, manifest_lib.serialize(manifest))
   return manifest
