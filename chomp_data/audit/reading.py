@@ -141,7 +141,8 @@ class _Reader:
     """Returns the chunks of each span, int64[P], repeated."""
     starts, lengths = spans.offset, spans.stored()[0]
     if len(self._sizes) == 1:
-      return span_reads.chunks_of_spans(starts, lengths, self._sizes[0])
+      size = self._sizes[0]
+      return span_reads.split_spans(starts, lengths, starts, size)[0]
     part, first, length, place = span_reads.split_at(
       self._bounds, starts, lengths, np.arange(len(starts))
     )
@@ -149,7 +150,7 @@ class _Reader:
     for member, size in enumerate(self._sizes):
       pick = part == member
       begin, stop = first[pick], length[pick]
-      numbers = span_reads.chunks_of_spans(begin, stop, size)
+      numbers = span_reads.split_spans(begin, stop, begin, size)[0]
       chunks.append(numbers + self._first[member])
       each = (begin + stop - 1) // size - begin // size + 1
       places.append(np.repeat(place[pick], each))

@@ -94,17 +94,13 @@ class ChunkedReads:
     span_reads.check_spans(starts, lengths, self._size)
     range_starts, _ = span_reads.coalesced_ranges(starts, lengths)
     self.counters.coalesced_ranges += len(range_starts)
-    return self._prefetch(self._chunks_of(starts, lengths))
+    return self._prefetch(self._split(starts, lengths, starts)[0])
 
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Cuts spans at chunks, as `span_reads.split_spans`."""
     return span_reads.split_spans(starts, lengths, positions, self._chunk)
-
-  def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the chunks of each span, one after the other, repeated."""
-    return span_reads.chunks_of_spans(starts, lengths, self._chunk)
 
   def _prefetch(self, chunks: np.ndarray) -> bool:
     """Requests chunks: int64[P], in the order of use, repeated."""

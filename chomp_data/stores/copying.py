@@ -6,7 +6,6 @@ Documents come in batches of bounded size, with all that a store has of them.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from chomp_data import errors
 from chomp_data.storage import publish
 from chomp_data.stores import base
 from chomp_data.stores import columns
-from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import store_writer
@@ -257,13 +255,9 @@ def read_all(
   Raises:
     StoreError: If something is not as it was.
   """
-  for first in _starts(store.num_tokens):
+  for first in range(0, store.num_tokens, _BATCH_TOKENS):
     count = min(_BATCH_TOKENS, store.num_tokens - first)
     store.read_tokens(np.asarray([first]), np.asarray([count]))
     progress(count)
-  for _, lengths in store.iter_lengths():
-    span_reads.check_rising(lengths, f"{store.path}/offsets")
-
-
-def _starts(num_tokens: int) -> Iterable[int]:
-  return range(0, num_tokens, _BATCH_TOKENS)
+  for _ in store.iter_lengths():
+    pass

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.index import integers
-from chomp_data.stores import span_reads
 
 
 class Offsets(Protocol):
@@ -74,8 +74,7 @@ class StoredOffsets:
     ends = self.offsets.gather(ends)
     starts = ends[:num]
     lengths = ends[num:] - starts
-    span_reads.check_rising(lengths, f"{self._path}/offsets")
-    return starts, lengths
+    return starts, self._checked(lengths)
 
   def lengths(self, first: int, stop: int) -> np.ndarray:
     """Returns lengths of consecutive documents; see `Documents`.
@@ -83,8 +82,14 @@ class StoredOffsets:
     Raises:
       StoreError: If the offsets were altered.
     """
-    lengths = np.diff(self.offsets.read(first, stop + 1))
-    span_reads.check_rising(lengths, f"{self._path}/offsets")
+    return self._checked(np.diff(self.offsets.read(first, stop + 1)))
+
+  def _checked(self, lengths: np.ndarray) -> np.ndarray:
+    if len(lengths) and lengths.min() < 0:
+      raise errors.StoreError(
+        f"{self._path}/offsets must not decrease, got a step of"
+        f" {lengths.min()}. Restore it from a copy, or make it again."
+      )
     return lengths
 
 

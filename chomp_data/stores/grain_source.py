@@ -215,9 +215,6 @@ class _Tokens(chunked_reads.ChunkedReads):
       reader, cache_bytes, self.counters, in_threads=in_threads
     )
 
-  def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    return self._split(starts, lengths, starts)[0]
-
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,6 @@ import itertools
 
 import numpy as np
 
-from chomp_data import errors
 from chomp_data.index import ragged
 from chomp_data.kernels import compiled
 
@@ -108,29 +107,6 @@ def coalesced_ranges(
   return low[first], high[last] - low[first]
 
 
-def chunks_of_spans(
-  starts: np.ndarray, lengths: np.ndarray, chunk: int
-) -> np.ndarray:
-  """Returns the chunks of each span, one after the other, repeated.
-
-      starts [6, 1], lengths [5, 1], chunk 4 -> [1, 2, 0]
-
-  Args:
-    starts: int64[N].
-    lengths: int64[N], 0 or more.
-    chunk: Elements of a chunk.
-
-  Returns:
-    int64[P], in the order of the spans.
-  """
-  first = starts // chunk
-  num = (starts + lengths - 1) // chunk - first + 1
-  num[lengths == 0] = 0
-  if (num == 1).all():
-    return first
-  return ragged.ranges(first, num)
-
-
 def copy_pieces(
   chunks: Callable[[np.ndarray], Iterable[tuple[int, np.ndarray]]],
   pieces: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
@@ -205,16 +181,6 @@ def copy_compiled(
   if num_pieces == -2:
     check_spans(starts, lengths, size, positions, len(out))
   return None if num_pieces < 0 else num_pieces
-
-
-def check_rising(lengths: np.ndarray, path: str) -> None:
-  """Raises StoreError where offsets decrease: checked across chunks, too."""
-  # Each chunk is checked in itself; this holds across two chunks.
-  if len(lengths) and lengths.min() < 0:
-    raise errors.StoreError(
-      f"{path} must not decrease, got a step of {lengths.min()}."
-      " Restore it from a copy, or make it again."
-    )
 
 
 def split_at(

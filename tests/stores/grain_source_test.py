@@ -166,17 +166,6 @@ def test_elements_of_several_batches_are_one_call():
   assert sorted(source.read[-1]) == [i for i, n in enumerate(LENGTHS) if n]
 
 
-def test_threads_read_the_same():
-  one, many = (
-    chomp_data.build(config_of(store_of(in_threads=own)))
-    for own in (False, True)
-  )
-  for step in range(one.num_steps):
-    assert measuring.digest(one.batch(step)) == measuring.digest(
-      many.batch(step)
-    )
-
-
 # Runs.
 
 

@@ -4,7 +4,6 @@
 
 import dataclasses
 import hashlib
-import pickle
 
 import numpy as np
 import pytest
@@ -176,16 +175,6 @@ def test_a_store_of_a_new_kind_is_read_as_any_other(path):
   assert repr(store) == f"NpyStore({path!r}, hash={store.hash[:16]!r})"
 
 
-def test_a_pickled_store_of_a_new_kind_refuses_other_tokens(path):
-  data = pickle.dumps(stores.open_store(path, npy=NpyOptions(**OPTIONS)))
-  store = pickle.loads(data)
-  assert "opened" not in vars(store)
-  assert stores.read_document(store, 1).tolist() == [8, 2]
-  np.save(path, np.asarray([5, 2], np.uint16))
-  with pytest.raises(stores.StoreError, match=rf"{store.hash}.* began with"):
-    stores.read_document(pickle.loads(data), 1)
-
-
 def test_a_whole_run_reads_a_new_kind(path, tmp_path):
   data = config(path, npy=OPTIONS)
   pipe = pipeline.build(data)
@@ -207,25 +196,6 @@ def test_a_whole_run_reads_a_new_kind(path, tmp_path):
     batch_hashes.batch_sha256(same.batch(step))
     for step in range(same.num_steps)
   ]
-
-
-def test_two_kinds_may_share_a_run(path, tmp_path):
-  testing_stores.make_store(tmp_path / "store", DOCUMENTS, vocab_size=100)
-  data = config(path, npy=OPTIONS)
-  other = config(str(tmp_path / "store"))["sources"]["text"]
-  data["sources"]["other"] = other
-  data["mix"] = {
-    "weights": {"text": 1, "other": 1},
-    "allow_tokenizer_differences": True,
-  }
-  batch = pipeline.build(data).batch(0)
-  assert batch["tokens"].shape == (2, 16)
-
-
-def test_a_mix_in_one_line_takes_the_options_of_a_new_kind(path):
-  data = config(path, npy=OPTIONS)
-  data["dataset_mix"] = f"one={path}:0.5 two={path}:0.5"
-  assert pipeline.build(data).batch(0)["tokens"].shape == (2, 16)
 
 
 @pytest.mark.parametrize(

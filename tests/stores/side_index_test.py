@@ -357,24 +357,6 @@ def test_processes_that_start_at_once_build_one_index(store, tmp_path):
   assert len(log.read_text().split()) == 1
 
 
-def test_threads_that_start_at_once_build_one_index(store, tmp_path):
-  barrier, found = threading.Barrier(3), []
-
-  def open_index():
-    barrier.wait()
-    found.append(load(store, lambda: build_slowly(tmp_path / "log")))
-
-  threads = [threading.Thread(target=open_index) for _ in range(3)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
-  for arrays in found:
-    check(arrays)
-  assert len(found) == 3
-  assert len((tmp_path / "log").read_text().split()) == 1
-
-
 @pytest.mark.slow
 def test_who_waits_for_an_index_sees_it_grow(store):
   """And nothing that is held up is a sign of life."""

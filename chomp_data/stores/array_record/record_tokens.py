@@ -50,9 +50,6 @@ class RecordTokens(chunked_reads.ChunkedReads):
       self._blocks, cache_bytes, self.counters, in_threads=False
     )
 
-  def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    return self._split(starts, lengths, starts)[0]
-
   def _split(
     self, starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -191,9 +191,6 @@ class ZarrArrays(ForeignArray):
     first = first + self._first_chunks[array] * self._chunk
     return span_reads.split_spans(first, length, position, self._chunk)
 
-  def _chunks_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    return self._split(starts, lengths, starts)[0]
-
   def _look_up(self, number: int) -> np.ndarray:
     """Returns offset and size of the chunks of an object."""
     name, _ = self._objects[number]

@@ -3,8 +3,8 @@
 """Reading uncompressed arrays on local disks through memory maps.
 
 An uncompressed chunk is plain little-endian values, so a span is one slice of
-a map. The maps of a bounded number of shards are kept open, because each holds
-a file descriptor; which chunks were checked is remembered for the process.
+a map. The maps of a bounded number of shards are kept open, because a process
+may have some 65,000; which chunks were checked is remembered for the process.
 """
 
 from collections.abc import Iterator
