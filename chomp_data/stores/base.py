@@ -115,7 +115,7 @@ class Opened:
   tokens: Tokens
   ids: texts.Texts
   meta: texts.Texts | None = None
-  labels: labels_lib.Runs | None = None
+  labels: labels_lib.LabelRuns | None = None
   weights: labels_lib.Values | None = None
   columns: Mapping[str, columns_lib.StoredColumn] = dataclasses.field(
     default_factory=dict

@@ -69,11 +69,11 @@ class ConcatenatedStore(base.Store):
         _Texts(metas, documents.parts) if len(metas) == len(members) else None
       ),
       labels=(
-        _Runs(self.members, tokens.parts)
+        _labels(members, tokens.parts)
         if any(opened.labels is not None for opened in members)
         else None
       ),
-      weights=_Weights(self.members, documents.parts) if has_weights else None,
+      weights=_weights(members, documents.parts) if has_weights else None,
       columns=_columns(self.members, tokens.parts, documents.parts),
       tokenizer_file=members[0].tokenizer_file,
       # Documents that need EOS, and that have it.
@@ -380,95 +380,92 @@ def _columns(
   }
 
 
-class _Weights:
-  """The weights of the documents of all stores; see `labels.Values`."""
+class _Values:
+  """An array of all stores, one after the other; see `labels.Values`."""
 
-  def __init__(self, members: Sequence[base.Store], parts: _Parts):
+  def __init__(
+    self,
+    members: Sequence[labels_lib.Values],
+    parts: _Parts,
+    dtype: type,
+    convert: Callable[[int, np.ndarray], np.ndarray] = lambda i, values: values,
+  ):
+    """Reads nothing; `convert` makes values of a store those of all."""
     self._members = members
     self._parts = parts
+    self._dtype = dtype
+    self._convert = convert
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns the weights of documents; see `Labels.document_weights`."""
+    """Returns the values at positions."""
     return self._parts.gathered(
       positions,
-      np.float32,
-      lambda i, local: self._members[i].labels.document_weights(local),
+      self._dtype,
+      lambda i, local: self._convert(i, self._members[i].gather(local)),
     )
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Requests the weights of documents; each length is 1."""
-    del lengths
-    none = np.zeros(0, np.int64)
-    for i, pick in self._parts.split(starts):
-      local = starts[pick] - self._parts.starts[i]
-      self._members[i].labels.prefetch(none, none, local)
-
-
-class _Runs:
-  """The levels of the tokens of all stores; see `labels.Runs`.
-
-  Attributes:
-    levels: float32[L], the weights of the levels of all stores.
-  """
-
-  def __init__(self, members: Sequence[base.Store], parts: _Parts):
-    self._members = members
-    self._parts = parts
-    table = labels_lib.LEVELS.tolist()
-    # The levels of each store, among those of all.
-    self._numbers: list[np.ndarray] = []
-    for store in members:
-      levels = store.labels.levels.tolist()
-      table += [level for level in levels if level not in table]
-      numbers = [table.index(level) for level in levels]
-      self._numbers.append(np.asarray(numbers, np.uint8))
-    self.levels: np.ndarray = np.asarray(table, np.float32)
-
-  def within(
-    self, starts: np.ndarray, lengths: np.ndarray
-  ) -> labels_lib.SpanRuns:
-    """Returns the runs within spans; see `Labels.runs`."""
-    # Positions of spans one after the other, by which they are distinguished.
-    places = np.cumsum(lengths) - lengths
-    parts = []
-    for i, first, length, place in self._parts.split_spans(
-      starts, lengths, places
-    ):
-      span, begin, stop, level = self._members[i].labels.runs(first, length)
-      at = place[span]
-      parts.append((at + begin, at + stop, self._numbers[i][level]))
-    if not parts:
-      none = np.zeros(0, np.int64)
-      return none, none, none, np.zeros(0, np.uint8)
-    begin, stop, level = map(np.concatenate, zip(*parts, strict=True))
-    order = np.argsort(begin, kind="stable")
-    begin, stop, level = begin[order], stop[order], level[order]
-    full = np.flatnonzero(lengths)
-    span = full[np.searchsorted(places[full], begin, "right") - 1]
-    return span, begin - places[span], stop - places[span], level
-
-  def before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns how many tokens below positions are trained on."""
-    span_reads.check_spans(positions, positions * 0, self._parts.total)
-    return self._parts.gathered(
-      positions,
-      np.int64,
-      lambda i, local: (
-        self._before[i] + self._members[i].labels.trained_before(local)
-      ),
-    )
-
-  @functools.cached_property
-  def _before(self) -> np.ndarray:
-    """int64[N + 1], trained tokens before each store, and of all."""
-    trained = [
-      int(store.labels.trained_before(np.asarray([store.num_tokens]))[0])
-      for store in self._members
-    ]
-    return np.concatenate([[0], np.cumsum(trained)])
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Requests the runs of spans."""
-    none = np.zeros(0, np.int64)
+    """Requests the values of ranges."""
     for i, first, length, _ in self._parts.split_spans(starts, lengths, starts):
-      self._members[i].labels.prefetch(first, length, none)
+      self._members[i].prefetch(first, length)
+
+
+def _weights(members: Sequence[base.Opened], parts: _Parts) -> _Values:
+  """Returns the weights of the documents of all stores."""
+  return _Values(
+    [
+      opened.weights
+      or labels_lib.Held(np.broadcast_to(np.float32(1), len(opened.documents)))
+      for opened in members
+    ],
+    parts,
+    np.float32,
+  )
+
+
+def _labels(
+  members: Sequence[base.Opened], tokens: _Parts
+) -> labels_lib.LabelRuns:
+  """Returns the runs of all stores, among the levels of all."""
+  runs = [
+    opened.labels or labels_lib.AllTrained(opened.num_tokens)
+    for opened in members
+  ]
+  parts = _Parts([own.num_runs for own in runs])
+  table = list(
+    dict.fromkeys(level for own in runs for level in own.table.tolist())
+  )
+  numbers = [
+    np.asarray([table.index(level) for level in own.table.tolist()], np.uint8)
+    for own in runs
+  ]
+
+  @functools.cache
+  def trained() -> np.ndarray:
+    """Returns the trained tokens before each store, and of all."""
+    ends = [own.sums.gather(np.asarray([own.num_runs])) for own in runs]
+    return np.cumsum([0, *(int(end[0]) for end in ends)])
+
+  return labels_lib.LabelRuns(
+    np.asarray(table, np.float32),
+    starts=_Values(
+      [own.starts for own in runs],
+      parts,
+      np.int64,
+      lambda i, starts: starts + tokens.starts[i],
+    ),
+    levels=_Values(
+      [own.levels for own in runs],
+      parts,
+      np.uint8,
+      lambda i, levels: numbers[i][levels],
+    ),
+    sums=_Values(
+      [own.sums for own in runs],
+      parts,
+      np.int64,
+      lambda i, sums: sums + trained()[i],
+    ),
+    num_runs=parts.total,
+    num_tokens=tokens.total,
+  )

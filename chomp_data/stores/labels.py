@@ -64,56 +64,6 @@ SpanRuns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _BATCH = 1 << 20
 
 
-class Runs(Protocol):
-  """The levels of all tokens, as runs of one level."""
-
-  @property
-  def levels(self) -> np.ndarray:
-    """float32[L], the weights of levels; 0 is not trained on, 1 weighs 1."""
-    ...
-
-  def within(self, starts: np.ndarray, lengths: np.ndarray, /) -> SpanRuns:
-    """Returns the runs within spans int64[N]; see `Labels.runs`."""
-    ...
-
-  def before(self, positions: np.ndarray, /) -> np.ndarray:
-    """Returns int64[N], the trained tokens below positions int64[N]."""
-    ...
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray, /) -> None:
-    """Requests the runs of spans, and of the token after each."""
-    ...
-
-
-class AllTrained:
-  """The runs of a store without labels: every token is trained on.
-
-  Attributes:
-    levels: float32[2], their weights.
-  """
-
-  levels = LEVELS
-
-  def __init__(self, num_tokens: int):
-    """Takes the number of tokens of the store."""
-    self._num_tokens = num_tokens
-
-  def within(self, starts: np.ndarray, lengths: np.ndarray) -> SpanRuns:
-    """Returns one run per span that is not empty; see `Runs`."""
-    span_reads.check_spans(starts, lengths, self._num_tokens)
-    span = np.flatnonzero(lengths)
-    begin = np.zeros(len(span), np.int64)
-    return span, begin, lengths[span], np.ones(len(span), np.uint8)
-
-  def before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns the positions: all tokens below them are trained on."""
-    span_reads.check_spans(positions, positions * 0, self._num_tokens)
-    return positions.copy()
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Does nothing: nothing is stored."""
-
-
 class Labels:
   """What a store trains on: levels of tokens, times weights of documents.
 
@@ -127,7 +77,7 @@ class Labels:
 
   def __init__(
     self,
-    runs: Runs,
+    runs: "LabelRuns",
     weights: Values | None,
     num_documents: int,
     path: str,
@@ -149,7 +99,7 @@ class Labels:
     self._is_remote = is_remote
     self.has_runs: bool = not isinstance(runs, AllTrained)
     self.has_document_weights: bool = weights is not None
-    self.levels: np.ndarray = runs.levels
+    self.levels: np.ndarray = runs.table
     self.has_weights: bool = self.has_document_weights or (
       self.has_runs and len(self.levels) > len(LEVELS)
     )
@@ -284,51 +234,44 @@ class LabelRuns:
   At first use runs are read where they are few, else some of their starts.
 
   Attributes:
-    levels: float32[L], the weights of levels.
+    table: float32[L], the weights of levels; 0 is not trained on, 1 weighs 1.
+    starts: int64[R], where runs begin, rising from 0.
+    levels: uint8[R], their levels.
+    sums: int64[R + 1], trained tokens before each, and all of them.
+    num_runs: R, 0 only where there is no token.
   """
 
   def __init__(
     self,
-    *,
+    table: np.ndarray,
     starts: Values,
     levels: Values,
     sums: Values,
     num_runs: int,
     num_tokens: int,
-    weights: np.ndarray,
   ):
-    """Reads nothing yet.
-
-    Args:
-      starts: int64[R], where runs begin, rising from 0.
-      levels: uint8[R], their levels.
-      sums: int64[R + 1], trained tokens before each, and all of them.
-      num_runs: R, 0 only where there is no token.
-      num_tokens: Tokens of the store.
-      weights: float32[L], of the levels, read-only.
-    """
-    self._num_runs, self._num_tokens = num_runs, num_tokens
-    self.levels: np.ndarray = weights
-    self._trained = weights > 0
+    """Reads nothing yet; `num_tokens` are those of the store."""
+    self.table: np.ndarray = table
+    self.starts, self.levels, self.sums = starts, levels, sums
+    self.num_runs: int = num_runs
+    self._num_tokens = num_tokens
+    self._trained = table > 0
     self._stride = max(
       1, -(-num_runs // (CACHED_RUNS if num_runs <= MAX_SAMPLED_RUNS else 1))
     )
-    self._starts, self._levels, self._sums = starts, levels, sums
 
   @functools.cached_property
   def _fence(self) -> np.ndarray:
     """Where every `_stride`-th run begins; short arrays move to memory."""
-    every = np.arange(0, self._num_runs, self._stride)
-    fence = self._starts.gather(every)
+    every = np.arange(0, self.num_runs, self._stride)
+    fence = self.starts.gather(every)
     if self._stride == 1:
-      self._levels = Held(self._levels.gather(every))
-      self._sums = Held(self._sums.gather(np.arange(self._num_runs + 1)))
-      self._starts = Held(fence)
+      self.levels = Held(self.levels.gather(every))
+      self.sums = Held(self.sums.gather(np.arange(self.num_runs + 1)))
+      self.starts = Held(fence)
     return fence
 
-  def within(
-    self, starts: np.ndarray, lengths: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  def within(self, starts: np.ndarray, lengths: np.ndarray) -> SpanRuns:
     """Returns the runs within spans; see `Labels.runs`."""
     span_reads.check_spans(starts, lengths, self._num_tokens)
     some = np.flatnonzero(lengths)
@@ -339,12 +282,12 @@ class LabelRuns:
     span = np.repeat(some, count)
     opens = ends - count
     run = ragged.ranges(first, count)
-    begin = self._starts.gather(run) - starts[span]
+    begin = self.starts.gather(run) - starts[span]
     begin[opens] = 0
     stop = np.empty_like(begin)
     stop[:-1] = begin[1:]
     stop[ends - 1] = lengths[some]
-    return span, begin, stop, self._levels.gather(run)
+    return span, begin, stop, self.levels.gather(run)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the runs of spans, and of the token after each."""
@@ -355,19 +298,19 @@ class LabelRuns:
     after = np.minimum(starts[full] + lengths[full], self._num_tokens - 1)
     last = np.searchsorted(self._fence, after, "right")
     low = first * self._stride
-    high = np.minimum(last * self._stride, self._num_runs)
-    self._starts.prefetch(low, high - low)
-    self._levels.prefetch(low, high - low)
+    high = np.minimum(last * self._stride, self.num_runs)
+    self.starts.prefetch(low, high - low)
+    self.levels.prefetch(low, high - low)
 
   def before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns the trained tokens below positions; see `Runs`."""
+    """Returns the trained tokens below positions, int64[N]."""
     span_reads.check_spans(positions, positions * 0, self._num_tokens)
-    if not self._num_runs:
+    if not self.num_runs:
       return np.zeros(len(positions), np.int64)
     run = self._find(positions)
-    trained = self._trained[self._levels.gather(run)]
-    inside = positions - self._starts.gather(run)
-    return self._sums.gather(run) + trained * inside
+    trained = self._trained[self.levels.gather(run)]
+    inside = positions - self.starts.gather(run)
+    return self.sums.gather(run) + trained * inside
 
   def _find(self, positions: np.ndarray) -> np.ndarray:
     """Returns the run that each position is in, int64[N]."""
@@ -375,12 +318,28 @@ class LabelRuns:
     if self._stride == 1:
       return low
     low *= self._stride
-    high = np.minimum(low + self._stride, self._num_runs)
+    high = np.minimum(low + self._stride, self.num_runs)
     while True:
       open_ = np.flatnonzero(high - low > 1)
       if not open_.size:
         return low
       middle = (low[open_] + high[open_]) // 2
-      right = self._starts.gather(middle) <= positions[open_]
+      right = self.starts.gather(middle) <= positions[open_]
       low[open_[right]] = middle[right]
       high[open_[~right]] = middle[~right]
+
+
+class AllTrained(LabelRuns):
+  """The one run of a store without labels: every token is trained on."""
+
+  def __init__(self, num_tokens: int):
+    """Takes the number of tokens of the store."""
+    num_runs = min(1, num_tokens)
+    super().__init__(
+      LEVELS,
+      starts=Held(np.zeros(num_runs, np.int64)),
+      levels=Held(np.ones(num_runs, np.uint8)),
+      sums=Held(np.asarray([0, num_tokens], np.int64)),
+      num_runs=num_runs,
+      num_tokens=num_tokens,
+    )

@@ -5,7 +5,6 @@
 from collections.abc import Callable
 import hashlib
 import os
-import pathlib
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def verify_store(
     )
   opened = store.arrays
   if not opened.is_remote:
-    zarr_opening.check_files(pathlib.Path(opened.path), store.manifest)
+    zarr_opening.check_files(opened.files, store.manifest)
   for name, entry in sorted(store.manifest.files.items()):
     zarr_opening.read_listed(opened.files, name, entry)
   for name in store.manifest.arrays:

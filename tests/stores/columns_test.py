@@ -114,20 +114,6 @@ def test_the_schema_rises_with_columns_alone(tmp_path):
   assert "columns" not in manifest
 
 
-def test_other_values_are_another_store(tmp_path):
-  column = {"quality": stores.Column(dtype="uint8")}
-  hashes = [
-    testing_stores.make_store(
-      tmp_path / str(last),
-      [[3, 4]],
-      columns=column,
-      column_values={"quality": [[1, last]]},
-    ).hash
-    for last in (2, 3)
-  ]
-  assert hashes[0] != hashes[1]
-
-
 def test_a_changed_byte_of_a_column_is_refused(tmp_path):
   store = make(tmp_path / "store")
   for name in COLUMNS:

@@ -25,12 +25,12 @@ def runs_of(levels, weights=WEIGHTS):
   starts = np.flatnonzero(np.diff(levels, prepend=255))
   sums = np.concatenate([[0], np.cumsum(weights[levels] > 0)])
   return labels_lib.LabelRuns(
+    weights,
     starts=labels_lib.Held(starts),
     levels=labels_lib.Held(levels[starts]),
     sums=labels_lib.Held(sums[[*starts, len(levels)]]),
     num_runs=len(starts),
     num_tokens=len(levels),
-    weights=weights,
   )
 
 

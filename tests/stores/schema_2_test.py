@@ -125,24 +125,6 @@ def test_labels_are_stored_as_runs(tmp_path_factory, case, compression):
   stores.verify_store(store.path)
 
 
-def test_labels_and_weights_are_part_of_what_a_store_is(tmp_path):
-  documents, levels = [[1, 2]], (0.0, 1.0)
-  forms = [
-    {},
-    {"weights": [1.0]},
-    {"weights": [2.0]},
-    {"levels": levels, "label_levels": [[1, 1]]},
-    {"levels": levels, "label_levels": [[0, 1]]},
-    {"levels": (*levels, 2.0), "label_levels": [[0, 1]]},
-    {"levels": (*levels, 3.0), "label_levels": [[0, 1]]},
-  ]
-  hashes = {
-    write(tmp_path / str(i), documents, **form).hash
-    for i, form in enumerate(forms)
-  }
-  assert len(hashes) == len(forms)
-
-
 @pytest.mark.parametrize(
   ("changes", "match"),
   [

@@ -16,7 +16,6 @@ import hashlib
 import itertools
 import os
 import pathlib
-import stat
 from typing import Any
 import weakref
 
@@ -27,7 +26,6 @@ from chomp_data import schema
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
-from chomp_data.storage import publish
 from chomp_data.storage import storage
 from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import labels as labels_lib
@@ -118,12 +116,12 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     return known
   manifest = _read_manifest(files)
   if not is_remote:
-    _check_metadata(pathlib.Path(path), manifest)
+    _check_metadata(files, manifest)
     num_shards = sum(
       entry.layout.num_shards for entry in manifest.arrays.values()
     )
     if not copies and num_shards <= LISTED_FILES:
-      check_files(pathlib.Path(path), manifest)
+      check_files(files, manifest)
   checked = _Checked(manifest, {}, signature)
   _open[path] = checked
   if trusted is not None:
@@ -188,12 +186,12 @@ class OpenedZarr:
     levels = np.asarray(self.manifest.levels, np.float32)
     levels.flags.writeable = False
     return labels_lib.LabelRuns(
+      levels,
       starts=self.array("label_starts"),
       levels=self.array("label_levels"),
       sums=self.array("label_sums"),
       num_runs=self.manifest.arrays["label_starts"].layout.size,
       num_tokens=self.manifest.num_tokens,
-      weights=levels,
     )
 
   def columns(self) -> dict[str, columns_lib.StoredColumn]:
@@ -318,74 +316,64 @@ def _chunk_table(
   )
 
 
-def check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
+def check_files(
+  files: storage.Storage, manifest: manifest_lib.Manifest
+) -> None:
   """Checks that the files of a store, and no others, are there in full."""
-  missing = file_sizes(manifest)
-  sizes: dict[str, int] = {}
-  # Not `pathlib`: to make its paths takes longer than to look.
-  root = os.fspath(path)
-  for folder, folders, names in os.walk(root):
-    folders.sort()
-    below = folder[len(root) :].replace(os.sep, "/").lstrip("/")
-    for name in names:
-      file = os.path.join(folder, name)
-      relative = f"{below}/{name}" if below else name
-      if relative == manifest_lib.FILE:
-        continue
-      if relative not in missing:
-        raise errors.StoreError(
-          f"{file} must not exist: the manifest does not list it. Remove it,"
-          " or prepare it again with --overwrite."
-        )
-      wanted = missing.pop(relative)
-      try:
-        status = os.stat(file)
-      except OSError as error:
-        raise errors.StoreError(
-          f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
-        ) from error
-      if not stat.S_ISREG(status.st_mode):
-        raise errors.StoreError(
-          f"{file} must be a file with contents. {manifest_lib.RESTORE}"
-        )
-      if wanted not in (None, status.st_size):
-        raise errors.StoreError(
-          f"{file} must be of {wanted} bytes, got {status.st_size}."
-          f" {manifest_lib.RESTORE}"
-        )
-      sizes[relative] = status.st_size
-  if missing:
+  expected = file_sizes(manifest)
+  sizes = {info.name: info.size for info in files.list()}
+  sizes.pop(manifest_lib.FILE, None)
+  for name, size in sorted(sizes.items()):
+    if name not in expected:
+      raise errors.StoreError(
+        f"{files.url(name)} must not exist: the manifest does not list it."
+        " Remove it, or prepare it again with --overwrite."
+      )
+    _check_size(files.url(name), size, expected[name])
+  if missing := sorted(expected.keys() - sizes.keys()):
     raise errors.StoreError(
-      f"{path / sorted(missing)[0]} must exist, got {len(missing)} missing"
+      f"{files.url(missing[0])} must exist, got {len(missing)} missing"
       f" file(s). {manifest_lib.RESTORE}"
     )
   for name, entry in manifest.arrays.items():
-    shards = range(entry.layout.num_shards)
-    files = {i: f"{name}/{array_layout.shard_file(i)}" for i in shards}
-    if sum(sizes[file] for file in files.values()) != entry.num_bytes:
-      # Its tables know which, and are not read where all is right.
-      table = _chunk_table(opening.open_storage(path), manifest, name)
-      for i, file in files.items():
-        check_shard_size(path / file, sizes[file], entry.layout, table, i)
+    layout = entry.layout
+    shards = [
+      f"{name}/{array_layout.shard_file(i)}" for i in range(layout.num_shards)
+    ]
+    if sum(sizes[file] for file in shards) == entry.num_bytes:
+      continue
+    # Its tables know which, and are not read where all is right.
+    table = _chunk_table(files, manifest, name)
+    for i, file in enumerate(shards):
+      stored = table.stored_bytes(layout.chunks_of_shard(i))
+      if stored is not None:
+        crcs = len(stored) * array_layout.CRC_BYTES
+        whole = sum(stored) + crcs + layout.index_bytes
+        _check_size(files.url(file), sizes[file], whole)
+
+
+def _check_size(path: str, size: int, expected: int | None) -> None:
+  """Raises StoreError where a file is not of its size, if that is known."""
+  if expected not in (None, size):
+    raise errors.StoreError(
+      f"{path} must be of {expected} bytes, got {size}. {manifest_lib.RESTORE}"
+    )
 
 
 def _check_metadata(
-  path: pathlib.Path, manifest: manifest_lib.Manifest
+  files: storage.Storage, manifest: manifest_lib.Manifest
 ) -> None:
   """Checks zarr's description of each array."""
   for name, entry in manifest.arrays.items():
-    file = path / name / "zarr.json"
+    file = f"{name}/zarr.json"
     try:
-      data = publish.read_file(file)
-    except OSError as error:
-      errors.check_open_files(error)
-      raise errors.StoreError(
-        f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
-      ) from error
+      data = files.get(file)
+    except FileNotFoundError:
+      data = b""
     if data != entry.layout.zarr_json():
       raise errors.StoreError(
-        f"{file} must be what the manifest implies, got other bytes."
-        f" {manifest_lib.RESTORE}"
+        f"{files.url(file)} must be what the manifest implies, got other"
+        f" bytes. {manifest_lib.RESTORE}"
       )
 
 
@@ -402,25 +390,6 @@ def file_sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
           file = f"{name}/{array_layout.shard_file(shard)}"
           sizes[file] = layout.shard_bytes(shard)
   return sizes | {name: entry.size for name, entry in manifest.files.items()}
-
-
-def check_shard_size(
-  path: pathlib.Path,
-  size: int,
-  layout: array_layout.ArrayLayout,
-  table: chunk_tables.ChunkTable,
-  shard: int,
-) -> None:
-  """Raises StoreError where a shard file is not as large as its chunks."""
-  sizes = table.stored_bytes(layout.chunks_of_shard(shard))
-  if sizes is None:
-    return
-  expected = sum(sizes) + len(sizes) * array_layout.CRC_BYTES
-  expected += layout.index_bytes
-  if size != expected:
-    raise errors.StoreError(
-      f"{path} must be of {expected} bytes, got {size}. {manifest_lib.RESTORE}"
-    )
 
 
 def read_listed(

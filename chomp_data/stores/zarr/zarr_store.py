@@ -10,7 +10,6 @@ from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.stores import base
 from chomp_data.stores import documents
-from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_opening
 
@@ -82,7 +81,7 @@ def _tokenizer_file(
   arrays: zarr_opening.OpenedZarr,
 ) -> Callable[[], bytes] | None:
   """Returns what reads the tokenizer's file, where the store has one."""
-  name = vocabulary.TOKENIZER_FILES[arrays.manifest.tokenizer.kind]
+  name = arrays.manifest.tokenizer_file
   if name is None:
     return None
   entry = arrays.manifest.files[name]
