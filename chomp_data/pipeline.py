@@ -456,7 +456,7 @@ def batch_source(
   """
   # A copy, because the caches of a plan serve one reader.
   plan = pickle.loads(pickle.dumps(pipe.run_plan))
-  with zarr_opening.copying():
+  with zarr_opening.once(copies=True):
     for source in plan.sources.values():
       _ = source.store.opened
   planning.expect_reading(plan, pipe.run_options)

@@ -26,6 +26,7 @@ class ChunkTable:
     name: str,
     layout: array_layout.ArrayLayout,
     read: Callable[[str], bytes],
+    crc32c: np.ndarray | None = None,
   ):
     """Reads nothing yet.
 
@@ -33,7 +34,10 @@ class ChunkTable:
       name: Of the array.
       layout: Its layout.
       read: Returns the checked bytes of a file of the store, by its path.
+      crc32c: uint32[num_chunks] of schema 1, whose manifest has them; None
+        where they are in tables.
     """
+    self._crc32c = crc32c
     self._name = name
     self._layout = layout
     self._read = read
@@ -42,6 +46,8 @@ class ChunkTable:
 
   def crc32c(self, chunk: int) -> int:
     """Returns that of a decoded chunk."""
+    if self._crc32c is not None:
+      return int(self._crc32c[chunk])
     table = chunk // CHUNKS
     if table not in self._crcs:
       self._load(table)
@@ -58,6 +64,8 @@ class ChunkTable:
     """
     if self._layout.compression == "none":
       return [self._layout.chunk_bytes] * len(chunks)
+    if self._crc32c is not None:
+      return None
     sizes: list[int] = []
     for chunk in chunks:
       table = chunk // CHUNKS
@@ -71,22 +79,6 @@ class ChunkTable:
     count = min(CHUNKS, self._layout.num_chunks - table * CHUNKS)
     self._sizes[table] = np.frombuffer(data, "<u8", offset=4 * count)
     self._crcs[table] = np.frombuffer(data, "<u4", count)
-
-
-class ManifestTable(ChunkTable):
-  """The chunks of a store of schema 1, whose manifest has their crc32c."""
-
-  def __init__(self, crc32c: np.ndarray, layout: array_layout.ArrayLayout):
-    """Holds uint32[num_chunks]."""
-    super().__init__("", layout, lambda _: b"")
-    self._crc32c = crc32c
-
-  def crc32c(self, chunk: int) -> int:
-    return int(self._crc32c[chunk])
-
-  def stored_bytes(self, chunks: range) -> list[int] | None:
-    is_compressed = self._layout.compression != "none"
-    return None if is_compressed else super().stored_bytes(chunks)
 
 
 def file(name: str, table: int) -> str:

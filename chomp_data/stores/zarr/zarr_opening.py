@@ -75,22 +75,14 @@ _trusted: contextvars.ContextVar[MutableMapping[str, _Checked] | None] = (
 
 
 @contextlib.contextmanager
-def copying() -> Iterator[None]:
-  """Opens stores of buckets within without asking whether they are the same.
+def once(copies: bool = False) -> Iterator[None]:
+  """Checks a store once that is opened several times within.
 
-  For copies, made at the moment, of stores that this process has open.
+  Args:
+    copies: Whether stores are copies, made at the moment, of those that this
+      process has open: they are not checked at all.
   """
-  token = _trusted.set(_open)
-  try:
-    yield
-  finally:
-    _trusted.reset(token)
-
-
-@contextlib.contextmanager
-def once() -> Iterator[None]:
-  """Checks a store once that is opened several times within."""
-  trusted = _trusted.get()
+  trusted = _open if copies else _trusted.get()
   token = _trusted.set({} if trusted is None else trusted)
   try:
     yield
@@ -307,12 +299,11 @@ def _chunk_table(
   files: storage.Storage, manifest: manifest_lib.Manifest, name: str
 ) -> chunk_tables.ChunkTable:
   entry = manifest.arrays[name]
-  if entry.crc32c is not None:
-    return chunk_tables.ManifestTable(entry.crc32c, entry.layout)
   return chunk_tables.ChunkTable(
     name,
     entry.layout,
     lambda file: read_listed(files, file, manifest.files[file]),
+    entry.crc32c,
   )
 
 
