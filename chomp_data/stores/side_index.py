@@ -501,7 +501,7 @@ def _make_partial(
   """
   try:
     header = _parsed_header(remote.get(HEADER, check=_parsed_header))
-    if header["key"] != json.loads(_canonical(key)):
+    if header.get("key") != json.loads(_canonical(key)):
       return False
     header = {**header, "store": remote.path.rpartition(".index/")[0]}
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -514,9 +514,7 @@ def _make_partial(
       with contextlib.suppress(OSError):
         os.rename(staged, _partial(directory))
     return True
-  except (
-    FileNotFoundError, KeyError, TypeError, AttributeError, RecursionError,
-  ):  # fmt: skip
+  except FileNotFoundError:
     return False
   except (OSError, ValueError) as error:
     logging.info("index %s cannot be used: %s", remote.path, error)

@@ -7,6 +7,7 @@ token is read.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import MutableMapping
 import contextlib
 import contextvars
@@ -46,18 +47,18 @@ LISTED_FILES = 1_024
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-  """A local store whose manifest and files were checked.
+  """A store whose manifest, and files if it is local, were checked.
 
   Attributes:
     manifest: What it says.
-    tables: What is known of the chunks of arrays, by name, as it is read.
+    tables: What is known of the chunks of arrays, by name; read when asked.
     signature: Of the manifest's file.
     offsets: Arrays of offsets that are open, by name: all readers of the store
       in this process share their maps and what was checked of them.
   """
 
   manifest: manifest_lib.Manifest
-  tables: dict[str, chunk_tables.ChunkTable]
+  tables: Mapping[str, chunk_tables.ChunkTable]
   signature: tuple[int, ...]
   offsets: weakref.WeakValueDictionary[Any, stored_array.StoredArray] = (
     dataclasses.field(default_factory=weakref.WeakValueDictionary)
@@ -114,7 +115,10 @@ def _checked(files: storage.Storage, copies: bool) -> _Checked:
     )
     if not copies and num_shards <= LISTED_FILES:
       check_files(files, manifest)
-  checked = _Checked(manifest, {}, signature)
+  tables = {
+    name: _chunk_table(files, manifest, name) for name in manifest.arrays
+  }
+  checked = _Checked(manifest, tables, signature)
   _open[path] = checked
   if trusted is not None:
     trusted[path] = checked
@@ -205,7 +209,7 @@ class OpenedZarr:
 
   def array(self, name: str) -> stored_array.StoredArray:
     """Returns a reader of an array."""
-    entry, table = self.manifest.arrays[name], self.table(name)
+    entry, table = self.manifest.arrays[name], self._checked.tables[name]
     # Readers in this process share offsets, which are read without a plan.
     key = name, self._disk and self._disk.directory
     array = self._checked.offsets.get(key)
@@ -228,13 +232,6 @@ class OpenedZarr:
     if name in manifest_lib.OFFSETS:
       self._checked.offsets[key] = array
     return array
-
-  def table(self, name: str) -> chunk_tables.ChunkTable:
-    """Returns what is known of an array's chunks."""
-    tables = self._checked.tables
-    if name not in tables:
-      tables[name] = _chunk_table(self.files, self.manifest, name)
-    return tables[name]
 
 
 def _read_manifest(files: storage.Storage) -> manifest_lib.Manifest:
