@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 
@@ -211,6 +212,18 @@ class _Parts:
       pick = part == i
       yield i, first[pick], length[pick], position[pick]
 
+  def prefetch(
+    self, members: Sequence[Any], starts: np.ndarray, lengths: np.ndarray
+  ) -> bool:
+    """Requests spans of members that are there; see `base.Store.prefetch`."""
+    more = [
+      members[i].prefetch(first, length)
+      for i, first, length, _ in self.split_spans(starts, lengths, starts)
+      if members[i] is not None
+    ]
+    # Local stores never ask for more, and need not hold others back.
+    return any(more)
+
 
 class _Documents:
   """Where documents are; see `documents.Documents`."""
@@ -306,12 +319,7 @@ class _Tokens:
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads ahead; see `base.Store.prefetch`."""
-    more = [
-      self._members[i].prefetch(first, length)
-      for i, first, length, _ in self.parts.split_spans(starts, lengths, starts)
-    ]
-    # Local stores never ask for more, and need not hold others back.
-    return any(more)
+    return self.parts.prefetch(self._members, starts, lengths)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the cached chunks; members share the bytes by their tokens."""
@@ -351,10 +359,7 @@ class _Column(columns_lib.StoredColumn):
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the values of spans of the stores that have the column."""
-    for i, first, length, _ in self._parts.split_spans(starts, lengths, starts):
-      member = self._members[i]
-      if member is not None:
-        member.prefetch(first, length)
+    self._parts.prefetch(self._members, starts, lengths)
 
 
 def _columns(
@@ -406,8 +411,7 @@ class _Values:
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the values of ranges."""
-    for i, first, length, _ in self._parts.split_spans(starts, lengths, starts):
-      self._members[i].prefetch(first, length)
+    self._parts.prefetch(self._members, starts, lengths)
 
 
 def _weights(members: Sequence[base.Opened], parts: _Parts) -> _Values:

@@ -28,7 +28,6 @@ from chomp_data.storage import checksums
 from chomp_data.storage import relative_names
 from chomp_data.stores import checksum_sidecar
 from chomp_data.stores import samples
-from chomp_data.stores import samples_array_record
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.tokenized import levanter_store
@@ -215,13 +214,6 @@ def read_saved_text(root):
   return saved_datasets.files_of(str(root), sorted(os.listdir(root)))
 
 
-def indexed_samples(root):
-  samples_array_record.write_samples(root, some_samples())
-  read_samples(root)
-  (file,) = pathlib.Path(f"{root}.index").glob("*/header.json")
-  return file
-
-
 def sums(root):
   for name in ("model", "sums"):
     (root / name).mkdir(parents=True)
@@ -299,7 +291,6 @@ CASES = {
   "index of changed files": Case(
     indexed_records_that_changed, read_records, signed_header
   ),
-  "index of samples": Case(indexed_samples, read_samples, signed_header),
   "journal": Case(journal, read_journal, signed_header),
   "adopted": Case(adopted_records, read_records),
   "prepared records": Case(prepared_records, read_prepared, names=False),
@@ -414,7 +405,7 @@ def forged(case, values):
   "made",
   [
     pytest.param(name, marks=pytest.mark.slow)
-    if name in ("index of changed files", "index of samples")
+    if name == "index of changed files"
     else name
     for name in CASES
   ],
