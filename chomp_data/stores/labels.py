@@ -252,7 +252,9 @@ class LabelRuns:
   ):
     """Reads nothing yet; `num_tokens` are those of the store."""
     self.table: np.ndarray = table
-    self.starts, self.levels, self.sums = starts, levels, sums
+    self.starts: Values = starts
+    self.levels: Values = levels
+    self.sums: Values = sums
     self.num_runs: int = num_runs
     self._num_tokens = num_tokens
     self._trained = table > 0
