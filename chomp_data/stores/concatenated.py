@@ -113,7 +113,7 @@ def hash_of(hashes: Sequence[str]) -> str:
   """Returns the identity of stores one after the other.
 
   Args:
-    hashes: Of the stores; that of a single one is its own.
+    hashes: Of the stores; that of a single one is its member.
   """
   if len(hashes) == 1:
     return hashes[0]
@@ -435,37 +435,41 @@ def _labels(
     opened.labels or labels_lib.AllTrained(opened.num_tokens)
     for opened in members
   ]
-  parts = _Parts([own.num_runs for own in runs])
+  parts = _Parts([member.num_runs for member in runs])
   table = list(
-    dict.fromkeys(level for own in runs for level in own.table.tolist())
+    dict.fromkeys(level for member in runs for level in member.table.tolist())
   )
   numbers = [
-    np.asarray([table.index(level) for level in own.table.tolist()], np.uint8)
-    for own in runs
+    np.asarray(
+      [table.index(level) for level in member.table.tolist()], np.uint8
+    )
+    for member in runs
   ]
 
   @functools.cache
   def trained() -> np.ndarray:
     """Returns the trained tokens before each store, and of all."""
-    ends = [own.sums.gather(np.asarray([own.num_runs])) for own in runs]
+    ends = [
+      member.sums.gather(np.asarray([member.num_runs])) for member in runs
+    ]
     return np.cumsum([0, *(int(end[0]) for end in ends)])
 
   return labels_lib.LabelRuns(
     np.asarray(table, np.float32),
     starts=_Values(
-      [own.starts for own in runs],
+      [member.starts for member in runs],
       parts,
       np.int64,
       lambda i, starts: starts + tokens.starts[i],
     ),
     levels=_Values(
-      [own.levels for own in runs],
+      [member.levels for member in runs],
       parts,
       np.uint8,
       lambda i, levels: numbers[i][levels],
     ),
     sums=_Values(
-      [own.sums for own in runs],
+      [member.sums for member in runs],
       parts,
       np.int64,
       lambda i, sums: sums + trained()[i],
