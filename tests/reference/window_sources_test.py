@@ -64,6 +64,11 @@ RUNS = {
       ]
     }
   },
+  "a stage that returns": {
+    "mix": {
+      "stages": [(0, {"a": 1, "b": 1}), (20, {"c": 1}), (30, {"a": 1, "b": 1})]
+    },
+  },
   "stages and ends": {
     "epochs": 1,
     "mix": {"stages": [(0, {"a": 1, "b": 1}), (40, {"b": 1, "c": 1})]},
