@@ -135,13 +135,22 @@ def _lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
 
   if piece.begin:
     skip_line()
-  while position < end and (line := file.readline(most + 1)):
-    position += len(line)
-    if line[-1] == _NEWLINE or len(line) <= most:
+  while position < end and (line := file.readline(byte_blocks.BLOCK)):
+    parts, size = [line], len(line)
+    while line and line[-1] != _NEWLINE and size <= most:
+      line = file.readline(byte_blocks.BLOCK)
+      parts.append(line)
+      size += len(line)
+    position += size
+    is_ended = not line or line[-1] == _NEWLINE
+    if size - is_ended * bool(line) <= most:
+      line = line if len(parts) == 1 else b"".join(parts)
+      del parts
       yield line
-    else:
-      del line
-      yield None
+      continue
+    del parts
+    yield None
+    if not is_ended:
       skip_line()
 
 
