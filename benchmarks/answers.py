@@ -23,6 +23,7 @@ little. Side indexes are built before; each answer is of a run just built.
 from collections.abc import Iterable
 from collections.abc import Mapping
 import copy
+import itertools
 import json
 import pathlib
 import time
@@ -136,7 +137,9 @@ def visits(directory: pathlib.Path) -> harness.Table:
       document = int(known[document % len(known)])
     took, found = harness.cpu_s(
       lambda pipe=pipe, source=source, document=document: list(
-        visits_lib.visits(pipe, source, document, step, count=10)
+        itertools.islice(
+          visits_lib.Visits(pipe, source, document).next_visits(step), 10
+        )
       )
     )
     all_took, _ = harness.cpu_s(

@@ -79,13 +79,6 @@ def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
   assert found.length.tolist() == [LENGTHS[d] for d in documents]
 
 
-def test_a_whole_epoch_covers_every_token(pipe):
-  run = pipe()
-  (found,) = coverage_lib.coverage(run, run.num_steps // 2 + 1)
-  assert found.distinct.tolist() == found.length.tolist()
-  assert found.source == "text"
-
-
 def test_the_report_names_documents_by_id(pipe):
   run = pipe()
   text = coverage_lib.report(run, coverage_lib.coverage(run, 5), most=2)

@@ -26,7 +26,6 @@ from chomp_data.audit import steps as steps_lib
 from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
-from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import answers
 from chomp_data.plans import occurrences
 
@@ -247,20 +246,32 @@ def _by_source(
   a: pipeline.Pipeline, b: pipeline.Pipeline, steps: int
 ) -> dict[str, dict[str, SourceSummary | None]]:
   """Returns what runs take of sources that they do not take alike."""
-  taken: list[_Taken] = []
-  for run in (a, b):
-    step = min(steps, run.num_steps or steps)
-    taken.append(_Taken(run, step, run.accounts.at(step)))
+  runs = a, b
+  ends = [min(steps, run.num_steps or steps) for run in runs]
+  accounts = [run.accounts.at(end) for run, end in zip(runs, ends, strict=True)]
   out: dict[str, dict[str, SourceSummary | None]] = {}
   for name in dict.fromkeys([*a.source_names, *b.source_names]):
-    accounts = [side.accounts.get(name) for side in taken]
-    if accounts[0] == accounts[1] and _alike(a, b, name):
+    counts = [by_name.get(name) for by_name in accounts]
+    if counts[0] == counts[1] and _alike(a, b, name):
       continue
-    seen = [side.documents(name) for side in taken]
+    seen = [
+      _documents(run, name, end) if count and count.rows else np.arange(0)
+      for run, end, count in zip(runs, ends, counts, strict=True)
+    ]
     others = _others(a, b, name, seen)
     summaries = [
-      side.summary(name, documents, other)
-      for side, documents, other in zip(taken, seen, others, strict=True)
+      count
+      and SourceSummary(
+        count.rows,
+        count.tokens,
+        count.loss_tokens,
+        documents=len(documents),
+        only_here=len(only_here),
+        ids=tuple(_ids(run, name, only_here[:_MOST_IDS])),
+      )
+      for run, count, documents, only_here in zip(
+        runs, counts, seen, others, strict=True
+      )
     ]
     # The same in all may come in another order.
     if summaries[0] != summaries[1]:
@@ -268,37 +279,11 @@ def _by_source(
   return out
 
 
-@dataclasses.dataclass(frozen=True)
-class _Taken:
-  """What a run takes before a step."""
-
-  pipe: pipeline.Pipeline
-  step: int
-  accounts: Mapping[str, accounts_lib.Account]
-
-  def documents(self, name: str) -> np.ndarray:
-    """Returns int64[N], the documents taken of a source, if there is one."""
-    account = self.accounts.get(name)
-    if account is None or not account.rows:
-      return np.empty(0, np.int64)
-    plan = self.pipe.run_plan
-    count = answers.of(plan).num_documents(name)
-    return occurrences.documents_read(plan, name, count, self.step)
-
-  def summary(
-    self, name: str, documents: np.ndarray, others: np.ndarray
-  ) -> SourceSummary | None:
-    account = self.accounts.get(name)
-    if account is None:
-      return None
-    return SourceSummary(
-      rows=account.rows,
-      tokens=account.tokens,
-      loss_tokens=account.loss_tokens,
-      documents=len(documents),
-      only_here=len(others),
-      ids=tuple(_ids(self.pipe, name, others[:_MOST_IDS])),
-    )
+def _documents(pipe: pipeline.Pipeline, name: str, step: int) -> np.ndarray:
+  """Returns int64[N], the documents that a run takes of a source."""
+  plan = pipe.run_plan
+  count = answers.of(plan).num_documents(name)
+  return occurrences.documents_read(plan, name, count, step)
 
 
 def _alike(a: pipeline.Pipeline, b: pipeline.Pipeline, name: str) -> bool:

@@ -13,7 +13,6 @@ the source's order, each with what was read just before it.
 """
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.index import intervals
 from chomp_data.phased import source_trail
 from chomp_data.plans import batches_plan
 from chomp_data.plans import consumption
@@ -49,9 +49,6 @@ MAX_WINDOW = 2**17
 
 # Neighbouring chunks are one request up to this size, as of a bucket.
 _JOINED_BYTES = 8 * 2**20
-
-# Returns the spans of units first .. last - 1, rows or steps, of one source.
-_Plan = Callable[[int, int], spans_lib.Spans]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,13 +126,8 @@ class _Reader:
     )
     self._joined = max(1, _JOINED_BYTES // each)
     self._held: collections.OrderedDict[int, None] = collections.OrderedDict()
-    self.chunks = self.requests = 0
-    self.bytes = 0.0
-
-  def forget(self) -> None:
-    """Counts anew; what is held stays."""
-    self.chunks = self.requests = 0
-    self.bytes = 0.0
+    # Chunks, requests and bytes.
+    self.missed: np.ndarray = np.zeros(3)
 
   def _chunks_of(self, spans: spans_lib.Spans) -> np.ndarray:
     """Returns the chunks of each span, int64[P], repeated."""
@@ -174,29 +166,19 @@ class _Reader:
       self._held.move_to_end(chunk)
     while len(self._held) > self.room:
       self._held.popitem(last=False)
-    self.chunks += len(missing)
     if len(missing):
       member = np.searchsorted(self._first, missing, "right") - 1
-      self.bytes += float(self._chunk_bytes[member].sum())
+      size = self._chunk_bytes[member].sum()
       ends = np.append(np.flatnonzero(np.diff(missing) != 1) + 1, len(missing))
       runs = np.diff(ends, prepend=0)
-      self.requests += int((-(-runs // self._joined)).sum())
+      requests = (-(-runs // self._joined)).sum()
+      self.missed += (len(missing), requests, size)
 
-  def add(self, other: "_Reader") -> None:
-    """Counts what another one missed."""
-    self.chunks += other.chunks
-    self.requests += other.requests
-    self.bytes += other.bytes
-
-  def estimate(self, how: str, looked_at: float, times: float = 1) -> Fetched:
-    """Returns what was missed, `times` as much."""
+  def fetched(self, how: str, looked_at: float, missed: np.ndarray) -> Fetched:
+    """Returns what was missed of this store, as an answer."""
+    chunks, requests, size = missed.round().astype(np.int64).tolist()
     return Fetched(
-      store=str(self.store.path),
-      how=how,
-      looked_at=looked_at,
-      chunks=round(self.chunks * times),
-      requests=round(self.requests * times),
-      bytes=round(self.bytes * times),
+      str(self.store.path), how, looked_at, chunks, requests, bytes=size
     )
 
 
@@ -210,31 +192,34 @@ def _of_rows(
   reader = _Reader(source.store, cache_bytes)
   last, skipped = position.consumed, position.skipped
   handed_out = position.delivered - first
-  if handed_out <= MAX_ROWS:
-    for rows in _groups(first, last, skipped):
+
+  def read(reader: _Reader, low: int, high: int) -> int:
+    """Reads rows, and returns how many."""
+    count = 0
+    for rows in _groups(low, high, skipped):
       reader.read(source.plan(rows))
-    return reader.estimate("counted", 1.0)
-  counted = looked_at = 0
+      count += len(rows)
+    return count
+
+  if handed_out <= MAX_ROWS:
+    read(reader, first, last)
+    return reader.fetched("counted", 1.0, reader.missed)
+  missed, counted, looked_at = np.zeros(3), 0, 0
   stride = handed_out // _STRETCHES
   for number in range(0, handed_out - stride + 1, stride):
     begin = _row_of(first + number, skipped)
     begin, warm, end = _stretch(source, begin, last, reader.room)
     sample = _Reader(source.store, cache_bytes)
-    for rows in _groups(warm, begin, skipped):
-      sample.read(source.plan(rows))
-      looked_at += len(rows)
-    sample.forget()
-    for rows in _groups(begin, end, skipped):
-      sample.read(source.plan(rows))
-      looked_at, counted = looked_at + len(rows), counted + len(rows)
-    reader.add(sample)
-  share = looked_at / handed_out
-  estimate = reader.estimate("sampled", share, handed_out / counted)
-  if reader.room >= reader.num_chunks and estimate.chunks > reader.num_chunks:
+    looked_at += read(sample, warm, begin)
+    before = sample.missed.copy()
+    counted += read(sample, begin, end)
+    missed += sample.missed - before
+  looked_at += counted
+  times = handed_out / counted
+  if reader.room >= reader.num_chunks and missed[0] * times > reader.num_chunks:
     # The cache holds all of it: nothing is fetched twice.
-    once = reader.num_chunks / max(reader.chunks, 1)
-    estimate = reader.estimate("sampled", share, once)
-  return estimate
+    times = reader.num_chunks / max(missed[0], 1)
+  return reader.fetched("sampled", looked_at / handed_out, missed * times)
 
 
 def _row_of(number: int, skipped: Sequence[tuple[int, int]]) -> int:
@@ -262,14 +247,10 @@ def _groups(
   first: int, last: int, skipped: Sequence[tuple[int, int]]
 ) -> Iterator[np.ndarray]:
   """Yields rows first .. last - 1 without those skipped, some at a time."""
-  ends = [
-    interval
-    for interval in skipped
-    if first < interval[1] and interval[0] < last
-  ]
-  begins = [first, *(end for _, end in ends)]
-  stops = [*(begin for begin, _ in ends), last]
-  for begin, stop in zip(begins, stops, strict=True):
+  whole = np.asarray([first]), np.asarray([last])
+  left_out = np.asarray(skipped, np.int64).reshape(-1, 2)
+  ranges = intervals.difference(whole, (left_out[:, 0], left_out[:, 1]))
+  for begin, stop in np.stack(ranges, axis=1).tolist():
     for low in range(begin, stop, GROUP_ROWS):
       yield np.arange(low, min(low + GROUP_ROWS, stop))
 
@@ -285,35 +266,36 @@ def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
       for name in names
     }
 
-  readers_of_run = cold_readers()
+  missed = {name: np.zeros(3) for name in names}
   rows = dict.fromkeys(names, 0)
 
   def read(first: int, warm: int, end: int) -> None:
     readers = cold_readers()
+    before = dict.fromkeys(names, np.zeros(3))
     for step in range(warm, end):
       if step == first:
-        for reader in readers.values():
-          reader.forget()
+        before = {
+          name: reader.missed.copy() for name, reader in readers.items()
+        }
       spans = pipe.plan(step)
       name = pipe.bucket_of(step)[0]
       assert name is not None
       readers[name].read(spans)
       rows[name] += spans.num_rows * (step >= first)
     for name, reader in readers.items():
-      readers_of_run[name].add(reader)
+      missed[name] += reader.missed - before[name]
 
-  how = "counted"
-  if steps <= _MOST_STEPS:
+  how = "counted" if steps <= _MOST_STEPS else "sampled"
+  if how == "counted":
     read(0, 0, steps)
   else:
-    how = "sampled"
     stride = steps // _STRETCHES
     for first in range(0, steps - stride + 1, stride):
       read(first, max(0, first - _STRETCH_STEPS), first + _STRETCH_STEPS)
   out = {}
   taken = pipe.accounts.rows(steps)
-  for name, reader in readers_of_run.items():
+  for name, reader in cold_readers().items():
     times = 1.0 if how == "counted" else taken[name] / max(rows[name], 1)
     share = min(rows[name] / max(taken[name], 1), 1.0)
-    out[name] = reader.estimate(how, share, times)
+    out[name] = reader.fetched(how, share, missed[name] * times)
   return out

@@ -267,23 +267,3 @@ class Visits:
           "part": parts[i],
         },
       )
-
-
-def visits(
-  pipe: pipeline.Pipeline,
-  source: str,
-  document: int,
-  from_step: int = 0,
-  count: int = 1,
-) -> list[Visit]:
-  """Returns the next visits of a document.
-
-  Args:
-    pipe: The run.
-    source: The source's name.
-    document: Its number, as `naming.find_document` returns both.
-    from_step: The first step that is looked at, at most those of the run.
-    count: How many visits, at most.
-  """
-  later = Visits(pipe, source, document).next_visits(from_step)
-  return list(itertools.islice(later, count))

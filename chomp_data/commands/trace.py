@@ -45,7 +45,6 @@ from chomp_data.audit import overlap as overlap_lib
 from chomp_data.audit import steps as steps_lib
 from chomp_data.audit import tracing
 from chomp_data.audit import visits
-from chomp_data.audit import visits as visits_lib
 from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
@@ -122,9 +121,7 @@ def _print(
   )
 
 
-def _show_steps(pipe: pipeline.Pipeline) -> None:
-  steps = cli.steps_of(_STEP.value)
-  steps_lib.check(pipe, steps[-1], "--step")
+def _show_steps(pipe: pipeline.Pipeline, steps: range) -> None:
   _print(
     tracing.step_records(pipe, steps.start, steps.stop),
     f"steps {steps.start}..{steps.stop - 1}",
@@ -135,9 +132,7 @@ def _show_steps(pipe: pipeline.Pipeline) -> None:
   )  # fmt: skip
 
 
-def _show_exposures(pipe: pipeline.Pipeline) -> None:
-  steps = cli.steps_of(_STEP.value)
-  steps_lib.check(pipe, steps[-1], "--step")
+def _show_exposures(pipe: pipeline.Pipeline, steps: range) -> None:
   for name in pipe.source_names:
     counts = visits.exposures(pipe, name, steps.start, steps.stop)
     if _FORMAT.value == "json":
@@ -165,9 +160,9 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     steps_lib.check(pipe, step, "--from_step")
   title = ""
   if _FORMAT.value != "json":
-    visits = visits_lib.Visits(pipe, source, document)
-    count = visits.count_before(step)
-    last = next(visits.previous_visits(step), None) if count else None
+    trail = visits.Visits(pipe, source, document)
+    count = trail.count_before(step)
+    last = next(trail.previous_visits(step), None) if count else None
     title = f"{name}: document {document} of {source}"
     if source in pipe.sources:
       store = pipe.sources[source].store
@@ -176,7 +171,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     title += f"\n{count} spans before step {step}"
     if last is not None:
       title += f", the last in step {last.step}"
-    again = next(visits.next_visits(step), None) is not None
+    again = next(trail.next_visits(step), None) is not None
     title += f"; from step {step} on{':' if again else ' never'}"
   _print(
     tracing.visit_records(pipe, source, document, step, _COUNT.value),
@@ -332,10 +327,11 @@ def main(argv: Sequence[str]) -> int | None:
   if _CHECKPOINT.value:
     pipe, at = job.continued(pipe, _CHECKPOINT.value)
     at = at if pipe.num_steps is None else min(at, pipe.num_steps)
-  if _EXPOSURES.value:
-    _show_exposures(pipe)
-  elif _STEP.value is not None:
-    _show_steps(pipe)
+  if _STEP.value is not None:
+    steps = cli.steps_of(_STEP.value)
+    steps_lib.check(pipe, steps[-1], "--step")
+    show = _show_exposures if _EXPOSURES.value else _show_steps
+    show(pipe, steps)
   elif _DOCUMENTS.value is not None:
     _show_documents(pipe, _DOCUMENTS.value, at)
   else:

@@ -234,7 +234,8 @@ class Accounts:
     Raises:
       IndexError: If the step is beyond the run.
     """
-    return consumption.by_source(consumption.delivered(self._plan, step))
+    counts = consumption.delivered(self._plan, step).sum(axis=1).tolist()
+    return dict(zip(self._plan.source_names, counts, strict=True))
 
   def histogram(self, step: int) -> dict[str, dict[str, int]]:
     """Returns samples by source and bucket before a step, without padding.
@@ -242,10 +243,7 @@ class Accounts:
     Args:
       step: At most the steps of the run.
     """
-    return {
-      name: {bucket: count for bucket, count in by_bucket.items() if count}
-      for name, by_bucket in consumption.delivered(self._plan, step).items()
-    }
+    return _histogram(self._plan, consumption.delivered(self._plan, step))
 
   def recording(self, step: int) -> Callable[[], dict[str, Any]]:
     """Returns a function that returns `record` of a step.
@@ -437,6 +435,17 @@ def _accounts(
   return accounts
 
 
+def _histogram(
+  plan: plan_lib.Plan, counts: np.ndarray
+) -> dict[str, dict[str, int]]:
+  """Returns int64[num_sources, num_buckets] by name, without zeros."""
+  buckets = [bucket.name for bucket in plan.buckets]
+  return {
+    name: {bucket: n for bucket, n in zip(buckets, row, strict=True) if n}
+    for name, row in zip(plan.source_names, counts.tolist(), strict=True)
+  }
+
+
 def _record(
   plan_totals: totals_lib.PlanTotals,
   entries: Sequence[Mapping[str, str]],
@@ -446,11 +455,7 @@ def _record(
   questions, record = plan_totals.questions, dict[str, Any]()
   plan, names = questions.plan, questions.plan.source_names
   if plan.by_bucket:
-    buckets = [bucket.name for bucket in plan.buckets]
-    record["histogram"] = {
-      name: {bucket: n for bucket, n in zip(buckets, counts, strict=True) if n}
-      for name, counts in zip(names, totals.histogram.tolist(), strict=True)
-    }
+    record["histogram"] = _histogram(plan, totals.histogram)
   if plan_totals.has_tokens:
     record["accounts"] = {
       name: vars(account).copy()

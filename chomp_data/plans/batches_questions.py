@@ -14,7 +14,7 @@ from chomp_data.mix import mix_options
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
-from chomp_data.sources import row_labels
+from chomp_data.sources import mix_units
 
 # The most cached prefix sums.
 _CACHED = 1_024
@@ -121,8 +121,4 @@ def _sample_units(
   spans = dataset.spans(bucket, samples)
   assert spans is not None
   assert dataset.text is not None
-  if unit == "tokens":
-    return spans.tokens()
-  if dataset.text.store.labels.trains_on_all:
-    return spans.targets()
-  return row_labels.trained_targets(spans, dataset.text.store)
+  return mix_units.planned_units(spans, unit, dataset.text.store)

@@ -62,8 +62,8 @@ def consumed(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
   return plan.counts(plan.steps.data_step(step))
 
 
-def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
-  """Returns the samples of `consumed` that were in batches.
+def delivered(plan: plan_lib.Plan, step: int) -> np.ndarray:
+  """Returns the samples that were in batches, int64[num_sources, num_buckets].
 
   Args:
     plan: The run.
@@ -78,15 +78,7 @@ def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
     by_source = plan.counts(data_step).values()
     return np.asarray([[*by_bucket.values()] for by_bucket in by_source])
 
-  buckets = [bucket.name for bucket in plan.buckets]
-  return {
-    name: dict(zip(buckets, by_bucket, strict=True))
-    for name, by_bucket in zip(
-      plan.source_names,
-      minus_skipped(plan, step, counts).tolist(),
-      strict=True,
-    )
-  }
+  return minus_skipped(plan, step, counts)
 
 
 def minus_skipped(

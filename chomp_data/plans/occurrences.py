@@ -438,7 +438,10 @@ def _held(
   first = np.searchsorted(parts.document, spans.document)
   end = np.searchsorted(parts.document, spans.document, side="right")
   span, nth = ragged.elements(end - first)
-  part, trained = first[span] + nth, _trained(spans, store)[span]
+  trained = np.zeros(len(spans), np.int64)
+  if store is not None:
+    trained = row_labels.trained_targets(spans, store)
+  part, trained = first[span] + nth, trained[span]
   cut = np.flatnonzero(parts.end[part] != WHOLE)
   if len(cut):
     begin, end = parts.begin[part[cut]], parts.end[part[cut]]
@@ -447,7 +450,7 @@ def _held(
     has_eos = end >= store.bounds(spans.document[span[cut]])[1]
     held = _within(spans, span[cut], begin, end, has_eos)
     trained[cut] = 0
-    trained[cut[held.row]] = _trained(held, store)
+    trained[cut[held.row]] = row_labels.trained_targets(held, store)
     joined = spans.joined()
     if joined is not None:
       # Its first token follows one of another span of its rearranged piece.
@@ -515,10 +518,3 @@ def _within(
   )
   nonempty = np.flatnonzero(high > low)
   return spans.take(nonempty, spans.row[nonempty], len(pick))
-
-
-def _trained(spans: spans_lib.Spans, store: stores.Store | None) -> np.ndarray:
-  """Returns int64[N], the tokens of each span that are trained on."""
-  if store is None or store.labels.trains_on_all:
-    return spans.targets()
-  return row_labels.trained_targets(spans, store)

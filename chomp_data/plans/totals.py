@@ -89,8 +89,7 @@ class PlanTotals:
     plan = self._plan
     if not plan.by_bucket:
       return np.zeros((len(plan.source_names), len(plan.buckets)), np.int64)
-    delivered = consumption.delivered(plan, step)
-    return np.asarray([[*counts.values()] for counts in delivered.values()])
+    return consumption.delivered(plan, step)
 
   def at(
     self,

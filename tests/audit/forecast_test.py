@@ -2,96 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """simulate: what it says of a run is what the run's batches hold."""
 
-import itertools
 import json
 from unittest import mock
 
-import hypothesis
-from hypothesis import strategies as st
-import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data import schema
 from chomp_data.audit import forecast as forecast_lib
 from chomp_data.plans import answers
 from tests import in_process
-from tests import laws
 from tests.audit import small_runs
-
-MOST = 40  # steps counted slowly
 
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
   return small_runs.make_stores(tmp_path_factory.mktemp("forecast"))
-
-
-def built(data):
-  """Returns the run; draws that no run is are passed over."""
-  try:
-    return pipeline.build(data)
-  except schema.ConfigError:
-    hypothesis.reject()
-    raise
-
-
-def counted(pipe, steps):
-  """Counts what batches hold, row by row; nothing of it is from accounts."""
-  out = {
-    name: {"rows": 0, "tokens": 0, "loss_tokens": 0, "by_step": []}
-    for name in pipe.source_names
-  }
-  positions = 0
-  for step in range(steps):
-    batch, spans = pipe.canonical(step), pipe.plan(step)
-    positions += batch["tokens"].size
-    length = np.zeros(len(batch["tokens"]), int)
-    for row, own in zip(spans.row, spans.length, strict=True):
-      length[row] += own
-    for number, own in enumerate(out.values()):
-      rows = batch["source_id"] == number
-      own["rows"] += int(rows.sum())
-      own["tokens"] += int(length[rows].sum())
-      own["loss_tokens"] += int(batch["loss_mask"][rows].sum())
-      own["by_step"].append(own["rows"])
-  return out, positions
-
-
-@laws.examples(60, suppress_health_check=list(hypothesis.HealthCheck))
-@hypothesis.given(st.data())
-def test_a_forecast_equals_a_count_of_batches(paths, data):
-  pipe = built(data.draw(small_runs.of_any(paths)))
-  most = min(pipe.num_steps or MOST, MOST)
-  steps = data.draw(st.integers(1, most))
-  found = forecast_lib.forecast(pipe, steps)
-  slow, positions = counted(pipe, steps)
-  for name, own in slow.items():
-    source = found.sources[name]
-    assert (source.rows, source.tokens, source.loss_tokens) == (
-      own["rows"], own["tokens"], own["loss_tokens"],
-    )  # fmt: skip
-    # An epoch begins at the step before which less was given, but not after.
-    at = [pipe.accounts.at(step)[name].epochs for step in range(steps + 1)]
-    if pipe.run_options.kind == "rows" and not pipe.run_plan.steps.skip:
-      assert (
-        list(source.begins)
-        == [
-          step
-          for step, (low, high) in enumerate(itertools.pairwise(at))
-          for epoch in range(1, int(high) + 1)
-          if low <= epoch < high
-        ][:8]
-      )
-    if source.ends is not None:
-      gives = np.diff([0, *own["by_step"]])
-      assert not gives[source.ends :].any()
-      assert gives[source.ends - 1]
-  for field in ("rows", "tokens", "loss_tokens"):
-    whole = sum(own[field] for own in slow.values())
-    assert getattr(found, field) == whole
-  assert found.positions == positions
-  assert found.padding == positions - found.tokens
 
 
 def simulate(*args, check=True):

@@ -656,6 +656,9 @@ def test_a_forecast_equals_a_count(name, root):
   for source, own in counted(pipe, steps).items():
     said = [getattr(found.sources[source], field) for field in _COUNTED]
     assert said == own[-1].tolist()
+  positions = sum(pipe.canonical(at)["tokens"].size for at in range(steps))
+  assert found.positions == positions
+  assert found.padding == positions - found.tokens
 
 
 def test_traces_in_both_directions_equal_a_count(pipe):

@@ -93,20 +93,6 @@ def test_the_terminal_view_shows_text_documents_and_padding(data, stdlib_store):
   assert "step 0 row 0 of 8" in out
 
 
-def test_errors_are_one_line_and_exit_1(stdlib_store):
-  ran = inspect(
-    f"--config.data.sources.stdlib.store={stdlib_store}",
-    "--config.data.sources.stdlib.rows.content_stride=0",
-    check=False,
-  )
-  assert ran.returncode == 1
-  last = ran.stderr.strip().splitlines()[-1]
-  assert last.startswith(
-    "error: `--config.data.sources.stdlib.rows.content_stride` must be"
-  )
-  assert "got 0" in last
-
-
 def inspect_pictures(tmp_path, *args, check=True, **env):
   stores = {name: tmp_path / name for name in drawings.DATASETS}
   for name, path in stores.items():
@@ -261,18 +247,6 @@ def test_samples_of_numbers_alone_are_told_and_not_drawn(tmp_path):
   assert drawn.returncode == 1
   last = drawn.stderr.strip().splitlines()[-1]
   assert last.startswith("error: `config.data.buckets.fields` must name an arr")
-
-
-def test_a_mix_in_one_line_is_shown(stdlib_store):
-  flag = f"--dataset_mix=stdlib={stdlib_store}:3 more={stdlib_store}:1"
-  out = inspect(flag, "--plan_only").stdout
-  assert f"dataset_mix: more = {stdlib_store}, weight 1" in out
-
-
-def test_help_says_how_many_rows_a_picture_has():
-  out = " ".join(inspect("--help", check=False).stdout.split())
-  assert "64 in a PNG file" in out
-  assert "--dataset_mix" in out
 
 
 def test_a_picture_of_a_run_without_buckets_is_an_error(stdlib_store):

@@ -3,6 +3,7 @@
 """tools/trace.py: steps, documents, and what two sides share."""
 
 import collections
+import itertools
 import json
 import re
 
@@ -175,7 +176,8 @@ def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
     f"--config={config}", "--document=web/x", f"--checkpoint={tmp_path}/job"
   )
   number = pipe.sources["web"].store.opened.ids.find(["x"])["x"][0]
-  expected = visits.visits(pipe, "web", number, step, 10)
+  later = visits.Visits(pipe, "web", number).next_visits(step)
+  expected = list(itertools.islice(later, 10))
   assert [own["step"] for own in found] == [own.step for own in expected]
   assert [own["exposure"] for own in found] == [
     own.exposure for own in expected
