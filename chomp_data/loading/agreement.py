@@ -110,8 +110,10 @@ class Peers(watching.WatchedIterator):
     self._watch = watch
     self._client: Any = watching.client()
     self.processes = processes
-    self.ends, self.grace_s = True, 0.0
-    self.cause, self.known = None, {}
+    self.ends: bool = True
+    self.grace_s: float = 0.0
+    self.cause: str | None = None
+    self.known: dict[int, float] = {}
     key = tuple(processes)
     self._number = next(_numbers.setdefault(key, itertools.count()))
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
