@@ -74,7 +74,11 @@ class StateError(ValueError):
 
 
 class InputError(RuntimeError):
-  """The input failed; the iterator stays failed."""
+  """The input failed.
+
+  The iterator stays failed, unless another process failed and `reassign`
+  continues without it.
+  """
 
 
 class PrepareError(ValueError):

@@ -82,7 +82,8 @@ class Pipeline:
   """A run's whole input: a pure function of the step.
 
   Attributes:
-    run_options: The whole of `config.data`, checked.
+    run_options: The whole of `config.data`, checked: `.data` holds the options
+      outside of sections, `.sources`, `.mix` and others the sections.
     run_plan: Which samples every step holds.
     buckets: The static shapes of batches; runs without `config.data.buckets`
       have one.

@@ -138,8 +138,8 @@ def as_saved(
   if built is not None and not lines:
     return built
   raise errors.StateError(
-    "a checkpoint must be of a run that differs from the other one in stages"
-    " and edits only, got others:\n  "
+    "a checkpoint must be of a run that differs from the other one in stages,"
+    " skips and batch sizes only, got others:\n  "
     + "\n  ".join(
       line.replace("A has", "checkpoint has").replace("B has", "config has")
       for line in lines

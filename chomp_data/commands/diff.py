@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the input of two runs: the first step that differs, and why.
 
-    %s packed packed --config.data.seed=3
+    %s packed packed:runlocal --steps=1000
     %s configs/old.py configs/new.py --steps=1000
     %s runs/x configs/new.py:wide --steps=1000 --format=json
     %s pretrain_mix --dataset_mix='data/web:0.9 data/code:0.1' --steps=1000

@@ -232,7 +232,7 @@ def _print_document(
   identity = f" ({record['id']})" if record.get("id") else ""
   console.print(
     f"{source}/#{document}{identity}: in"
-    f" {shown} rows of these steps, {record['before']} times before, {then}",
+    f" {shown} rows of these steps, {record['before']} spans before, {then}",
     highlight=False,
     markup=False,
     soft_wrap=True,

@@ -160,11 +160,17 @@ def around_training(names, found):
     "state": {"w": jnp.zeros(3)},
   }
   yield
-  names["manager"].close()
-  assert len(seen) > 100
+  steps = names["batches"].step
+  assert steps > 100
   assert set(seen) == {(4, 64)}
-  assert names["batches"].step == len(seen)
-  assert names["restored"]["model"]["w"].shape == (3,)
+  assert len(seen) == 2 * steps
+  # The loop with checkpoints, run again, begins at the newest one.
+  names["manager"].close()
+  again = {**names, "config": config}
+  exec(names["change"](pages.blocks("training.md", "python")[1].text), again)
+  assert again["manager"].latest_step() == steps // 100 * 100
+  assert len(seen) == 2 * steps + steps % 100
+  again["manager"].close()
   if _HAS_TORCH:
     losses = names["losses"]
     assert len(losses) == 10
