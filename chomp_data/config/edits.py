@@ -18,6 +18,9 @@ from chomp_data.index import steps as steps_lib
 FIELDS = ("batch_size_schedule", "skip", "tombstones")
 
 
+# Such an entry by its dotted path, or a stage of a mix or of buckets.
+_ENTRY = re.compile(rf"(?:{'|'.join(FIELDS)}|(?:mix|buckets)\.stages)\.(\d+)")
+
 # In the entry of a source whose first epoch is what another run left.
 _START = re.compile(r"\.after(\.|$)")
 
@@ -146,11 +149,11 @@ def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:
 
   Args:
     fingerprint: The state's.
-    path: What differs: an entry of one of `FIELDS`, or another field.
+    path: What differs: a stage, an entry of one of `FIELDS`, or another field.
     step: The state's.
     in_command: Whether to name flags of a command, and not Python arguments.
   """
-  field, _, at = path.partition(".")
+  field, _, rest = path.partition(".")
   if field == "global_batch_size":
     allowed = "allow_changes=('global_batch_size',)"
     if in_command:
@@ -158,18 +161,26 @@ def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:
     return (
       f". Allow this change by name ({allowed}) to continue at the same row"
     )
-  if field == "sources" and _START.search(at):
+  if field == "sources" and _START.search(rest):
     return (
       ". A run goes on from where it began: name that checkpoint, step and"
       " all, in start_after"
     )
-  if field not in FIELDS or not at:
+  entry = _ENTRY.fullmatch(path)
+  if entry is None:
     return ""
+  at, saved_steps = int(entry[1]), steps_of(fingerprint)
+  ways = []
+  if field != "skip":
+    next_step = saved_steps.data_step(step)
+    ways.append(f"let the change begin at data step {next_step} or later")
+  if last_step := saved_steps.before(at):
+    flag = " (--restore_step)" * in_command
+    ways.append(f"go back to a checkpoint of step {last_step} or before{flag}")
+  else:
+    ways.append("start a new run")
   return (
-    f". It changes data step {at}: go back to a checkpoint of step"
-    f" {steps_of(fingerprint).before(int(at))} or before"
-    + " (--restore_step)"
-    * in_command
+    f". It changes data step {at}, before this checkpoint: {', or '.join(ways)}"
   )
 
 

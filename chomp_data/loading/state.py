@@ -318,17 +318,23 @@ def refusal(
   new_source = ""
   added = [path for path, _ in refused if _is_new_source(path, saved)]
   if added and any(path.startswith("mix.stages") for path, _ in refused):
+    at = edits.steps_of(saved).data_step(step)
     new_source = (
       f" To add `{added[0]}` to a running job, keep the stages that began and"
-      f" append one to `mix.stages` that weighs it, from step {step} on or"
+      f" append one to `mix.stages` that weighs it, from data step {at} on or"
       " later."
     )
 
   def text(in_command: bool) -> str:
+    advice = [
+      edits.way_back(saved, path, step, in_command) for path, _ in refused
+    ]
     listed = "".join(
-      f"\n  - {line}{edits.way_back(saved, path, step, in_command)}"
-      for path, line in refused
+      f"\n  - {line}{way}"
+      for (_, line), way in zip(refused, advice, strict=True)
     )
+    # Whoever is told how to continue needs no new run.
+    new_run = "" if any(advice) else ", or start a new run"
     near = [
       schema.did_you_mean(name, [path for path, _ in refused])
       for name in allowed
@@ -342,8 +348,8 @@ def refusal(
     return (
       "input state must come from the same data and config, got"
       f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
-      f" config.data):{listed}\nUse the config it was saved with, or start a"
-      f" new run. {takes} that may differ, if that is what is meant."
+      f" config.data):{listed}\nUse the config it was saved with{new_run}."
+      f" {takes} that may differ, if that is what is meant."
       + "".join([*near, new_source])
     )
 

@@ -345,26 +345,38 @@ def test_a_state_goes_on_under_another_future(paths, what):
     ]
 
 
+# The advice for what changes a data step, in a state of step 8.
+LATER = ", before this checkpoint: let the change begin at data step 8 or later"
+BACK = LATER + ", or go back to a checkpoint of step {0} or before\n"
 PASTS = {
   "another weight": (
     [(0, {"bins": 3, "stream": 1}), *STAGES[1:3]],
-    ["mix.stages.0: state has bins 2, stream 1, config has bins 3, stream 1\n"],
+    [
+      "mix.stages.0: state has bins 2, stream 1, config has bins 3, stream 1."
+      f" It changes data step 0{LATER}, or start a new run\n"
+    ],
   ),
   "a stage in the past": (
     [STAGES[0], (3, {"bins": 1, "stream": 1}), *STAGES[1:3]],
-    ["mix.stages.3: state has '(absent)', config has bins 1, stream 1\n"],
+    [
+      "mix.stages.3: state has '(absent)', config has bins 1, stream 1."
+      f" It changes data step 3{BACK.format(3)}"
+    ],
   ),
   "a stage moved": (
     [STAGES[0], (6, STAGES[1][1]), STAGES[2]],
     [
-      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has '(abs",
-      "mix.stages.6: state has '(absent)', config has bins 1, splice 0.5, str",
+      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has"
+      f" '(absent)'. It changes data step 5{BACK.format(5)}",
+      "mix.stages.6: state has '(absent)', config has bins 1, splice 0.5,"
+      f" stream 1. It changes data step 6{BACK.format(6)}",
     ],
   ),
   "a stage left out": (
     [STAGES[0], STAGES[2]],
     [
-      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has '(abs",
+      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has"
+      f" '(absent)'. It changes data step 5{BACK.format(5)}",
       "sources.splice: state has one, config has '(absent)'\n",
     ],
   ),
@@ -378,10 +390,42 @@ def test_a_state_of_another_past_is_refused_with_the_stage(paths, what):
   with iterators.make_iterator(staged(paths, stages)) as it:
     with pytest.raises(state_lib.StateError) as caught:
       it.set_state(state)
+    text = str(caught.value)
     for line in lines:
-      assert line in str(caught.value)
-    assert str(caught.value).count("\n  - ") == len(lines)
-    assert "mix.stages.17" not in str(caught.value)
+      assert line in text
+    assert text.count("\n  - ") == len(lines)
+    assert "mix.stages.17" not in text
+    assert "saved with. `allow_changes`" in text
+    back = text.count("go back to a checkpoint")
+    assert "--restore_step" not in text
+    assert caught.value.in_command.count("(--restore_step)") == back
+
+
+def test_advice_on_stages_is_in_data_steps(paths):
+  """Run step 10 reads data step 13, where three are skipped."""
+  skip = ((2, 4),)
+  two = [(0, {"bins": 1, "stream": 1})]
+  state = state_at(staged(paths, two, skip=skip), 10)
+
+  def resumed_with(at):
+    stages = [*two, (at, {"bins": 1, "splice": 1})]
+    with iterators.make_iterator(staged(paths, stages, skip=skip)) as it:
+      it.set_state(state)
+
+  with pytest.raises(state_lib.StateError) as caught:
+    resumed_with(10)
+  text = str(caught.value)
+  assert (
+    "let the change begin at data step 13 or later, or go back to a checkpoint"
+    " of step 7 or before\n"
+  ) in text
+  assert (
+    "To add `sources.splice` to a running job, keep the stages that began and"
+    " append one to `mix.stages` that weighs it, from data step 13 on or later."
+  ) in text
+  with pytest.raises(state_lib.StateError):
+    resumed_with(12)
+  resumed_with(13)
 
 
 ONCE = "all_exhausted_without_replacement"

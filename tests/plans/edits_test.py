@@ -366,7 +366,7 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
       {"skip": ((1, 2),)},
       {"skip": ((1, 2), (5, 6))},
       4,
-      r"skip\.5: .* data step 5: go back to a checkpoint of step 3 or before",
+      r"skip\.5: .* data step 5, .*checkpoint: go back to .* step 3 or before",
     ),
     ({"skip": ((1, 2),)}, {"skip": ((1, 2), (6, 6))}, 4, None),
     ({}, {"batch_size_schedule": ((0, 4), (6, 2))}, 6, None),

@@ -464,7 +464,7 @@ def test_what_is_gone_is_told_by_content(corpora, tmp_path):
   for files in ([(5, str(other))], []):
     with pytest.raises(
       state_lib.StateError,
-      match=r"tombstones\.5: .* data step 5: go back to a checkpoint of step 5",
+      match=r"tombstones\.5: .* step 8 or later, or go back to .* of step 5 or",
     ):
       state_of(0, *files)[1].set_state(saved)
   early, _ = state_of(5)
