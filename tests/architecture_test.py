@@ -6,6 +6,7 @@ import ast
 import functools
 import graphlib
 import pathlib
+import re
 
 import pytest
 
@@ -146,3 +147,18 @@ def test_only_the_pipeline_reads_configs():
 
 def test_modules_say_what_they_are_for():
   assert not [path for path in MODULES if not read(path)[0]]
+
+
+def test_private_names_of_the_map_exist():
+  """`room/module._name` or `Class._name` in WORKSPACE.md."""
+  text = (ROOT / "WORKSPACE.md").read_text()
+  named = re.findall(r"`([\w/]+)\.(_\w+)", text)
+  assert named
+  modules = {path: path.read_text() for path in MODULES}
+  for owner, name in named:
+    of_class = re.compile(rf"^class {owner}\b", re.M)
+    assert any(
+      re.search(rf"\b{name}\b", code)
+      for path, code in modules.items()
+      if path.match(f"{owner}.py") or of_class.search(code)
+    ), f"WORKSPACE.md names `{owner}.{name}`, which is not in the package"

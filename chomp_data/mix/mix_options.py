@@ -190,9 +190,9 @@ class MixFields(schema.Options):
     kind: Whether weights are shares of tokens ('token_balanced') or of rows
       ('weighted'), unless `unit` says otherwise.
     weights: Share of each source, by name; None uses `sources.<name>.weight`.
-    stages: Weights by step, as pairs (from_step, weights), each until the next
-      begins; a source that a stage does not name has no rows in it. The first
-      may begin at step 0, instead of `weights`.
+    stages: Weights by data step, as pairs (from_step, weights), each until the
+      next begins; a source that a stage does not name has no rows in it. The
+      first may begin at step 0, instead of `weights`.
     exhaustion: What happens when a source has completed its passes: 'drop'
       continues with the others; the other values are the stopping strategies of
       Hugging Face's `interleave_datasets`.

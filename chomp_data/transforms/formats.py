@@ -269,7 +269,10 @@ class Format:
   """A batch format and the canonical fields that it needs.
 
   Attributes:
-    transform: The transform; None leaves batches canonical.
+    transform: The transform; None leaves batches canonical. Its attribute
+      `on_devices = True` says that its integers are token ids, segments,
+      positions, or -256 to -1, so that `device_fields` may narrow them.
+      Without it, batches are sent in full.
     needs: Optional canonical fields that it requires.
     lookahead: Whether it can train on the token after the last column
       (`next_token`).

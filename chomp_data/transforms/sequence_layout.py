@@ -140,7 +140,8 @@ class ReorderColumns(grain.transforms.Map):
           "`config.data.sequence_layout.fields` must hold each field of a"
           f" transform that has columns, got {layout.fields} and {name!r} of"
           f" shape {shape}. Add it, or add it to `row_fields` if its second"
-          " axis is not the columns."
+          " axis is not the columns. (A field of a batch format belongs in"
+          " `OF_COLUMNS` of chomp_data/rows/field_names.py.)"
         )
     return {
       name: value[:, layout.order(value.shape[1])] if name in columns else value

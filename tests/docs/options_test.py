@@ -16,6 +16,7 @@ from chomp_data.reference import train_options
 from chomp_data.stores import array_record
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "options.md"
+COMMAND = "python -m chomp_data.commands.options_page > docs/options.md"
 CLASSES = [
   *train_options.SECTIONS.values(),
   *(kind.options for kind in row_kinds.ROW_KINDS.values()),
@@ -30,9 +31,7 @@ CLASSES = [
 
 
 def test_the_page_is_up_to_date():
-  assert PAGE.read_text() == options_page.page(), (
-    "python -m chomp_data.commands.options_page > docs/options.md"
-  )
+  assert PAGE.read_text() == options_page.page(), COMMAND
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,8 @@ def test_every_option_has_a_sentence_and_stands_on_the_page(cls):
       re.sub(r"([|*])", r"\\\1", shown)
       for shown in (option.sentence, option.rule.text)
     )
-    assert f"| **`{name}`** |" in text, name
-    assert f" | {sentence} *Must be {rule}" in text, name
+    assert f"| **`{name}`** |" in text, f"{name}: {COMMAND}"
+    assert f" | {sentence} *Must be {rule}" in text, f"{name}: {COMMAND}"
 
 
 def test_sentences_are_those_of_the_class_that_declares_a_field_last():

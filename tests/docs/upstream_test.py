@@ -115,7 +115,8 @@ def test_a_fault_is_still_there(fault, tmp_path):
   printed = run(fault.program, tmp_path, HANG_S if hangs else _LONGEST_S)
   assert printed == fault.shown, (
     f"{fault.title!r} no longer reproduces as docs/upstream.md shows. If it is"
-    f" corrected, drop the workaround at {fault.workarounds} and the section."
+    f" corrected, drop the workaround at {fault.workarounds} and the section:"
+    " docs/upstream.md says in which order."
   )
 
 
@@ -133,4 +134,8 @@ def test_versions_are_those_that_the_tests_run_with():
   for fault in faults():
     name, version = fault.seen
     if name != "CPython":
-      assert f"{_PACKAGES[name]}=={version}\n" in constraints, fault.title
+      assert f"{_PACKAGES[name]}=={version}\n" in constraints, (
+        f"{fault.title!r} was seen in {name} {version}, constraints.txt has"
+        " another version: run `pytest tests/docs/upstream_test.py` with slow"
+        " tests, then write the new version in docs/upstream.md"
+      )

@@ -9,6 +9,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
+from chomp_data.transforms import formats
 from tests.loading import processes
 from tests.loading import sharding_test
 from tests.sources import labelled
@@ -92,8 +93,12 @@ FORMATS = [
   ("canonical", {"train_on_eos": False, "mask_boundary_loss": False}),
   ("maxtext", {"lookahead": True, "train_on_eos": False}),
   ("chomp", {"train_on_eos": False}),
-  ("levanter", {}),
   ("axlearn", {"lookahead": True}),
+]
+FORMATS += [
+  (name, {})
+  for name, spec in formats.FORMATS.items()
+  if spec.name is None and name not in dict(FORMATS)
 ]
 
 

@@ -11,6 +11,7 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
+from chomp_data.transforms import formats
 from tests.rows import targets_test
 
 SEQ_LEN, LENGTHS = targets_test.SEQ_LEN, targets_test.LENGTHS
@@ -263,9 +264,7 @@ def test_columns_are_in_a_fingerprint_where_they_are_named(root):
   assert named.fingerprint == {**unset, "columns": {"margin": 2, "keep": 0}}
 
 
-@pytest.mark.parametrize(
-  "name", ["canonical", "maxtext", "chomp", "levanter", "axlearn"]
-)
+@pytest.mark.parametrize("name", formats.FORMATS)
 def test_formats_keep_columns(root, name):
   data = config(root, [ROWS["ffd"]])
   canonical = chomp_data.build(data).batch(1)

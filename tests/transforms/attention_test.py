@@ -59,12 +59,16 @@ def as_trainers_read(batch, name):
     )
     weight = batch["target_labels"] >= 0
     targets = np.where(weight, batch["target_labels"], 0)
-  else:
+  elif name in ("canonical", "levanter"):
     segment_ids, positions = batch["segment_ids"], batch["positions"]
     targets = np.roll(batch["tokens"], -1, axis=1)
     if name == "canonical":
       targets[:, -1] = batch["next_token"]
     weight = batch["loss_mask" if name == "canonical" else "loss_weight"] != 0
+  else:
+    raise NotImplementedError(
+      f"say here how a trainer of {name!r} reads its batch"
+    )
   visible = segment_ids[:, :, None] == segment_ids[:, None, :]
   return visible, positions, targets, weight
 

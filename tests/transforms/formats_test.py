@@ -34,8 +34,28 @@ FIELDS = {
   },
 }  # fmt: skip
 FIELDS["huggingface"] = FIELDS["chomp"]
+# Of those that are not int32.
+DTYPES = {
+  "loss_mask": np.bool_, "attention_mask": np.bool_, "loss_weight": np.float32,
+}  # fmt: skip
+# Formats whose integers may be any: `device_fields` sends them in full.
+NOT_ON_DEVICES = set()
 # Without those that are another name of one.
 NAMES = [name for name, spec in formats.FORMATS.items() if spec.name is None]
+
+
+def test_every_format_has_its_lines_here():
+  assert set(FIELDS) == set(formats.FORMATS), (
+    "WORKSPACE.md, 'A batch format, complete', lists what a new one needs"
+  )
+
+
+def test_every_format_says_whether_its_fields_may_be_narrowed():
+  for name, spec in formats.FORMATS.items():
+    narrowed = getattr(spec.transform, "on_devices", spec.transform is None)
+    assert narrowed != (name in NOT_ON_DEVICES), (
+      f"{name!r}: set `on_devices` (see `formats.Format`), or list it here"
+    )
 
 
 def formatted(batch, name):
@@ -67,7 +87,7 @@ def trained(batch, name):
     targets = np.roll(batch["tokens"], -1, axis=1)
   elif name == "axlearn":
     weight, targets = batch["target_labels"] >= 0, batch["target_labels"]
-  else:
+  elif name in ("chomp", "huggingface"):
     # The model shifts: column i predicts the label of column i + 1, and what
     # column 0 is labelled with would be predicted from column -1.
     row, column = np.nonzero(batch["labels"] != formats.IGNORED_LABEL)
@@ -75,6 +95,10 @@ def trained(batch, name):
       (r, c - 1): batch["labels"][r, c]
       for r, c in zip(row.tolist(), column.tolist(), strict=True)
     }
+  else:
+    raise NotImplementedError(
+      f"say here how a trainer of {name!r} reads its batch"
+    )
   row, column = np.nonzero(weight)
   return {
     (r, c): targets[r, c]
@@ -165,12 +189,7 @@ def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
   handed_on = set() if name == "maxtext" else {"source_id", "document_id"}
   assert set(batch) - optional == FIELDS[name] | handed_on
   for field in FIELDS[name]:
-    kind = {
-      "loss_mask": np.bool_,
-      "attention_mask": np.bool_,
-      "loss_weight": np.float32,
-    }.get(field, np.int32)
-    assert batch[field].dtype == kind, field
+    assert batch[field].dtype == DTYPES.get(field, np.int32), field
     assert batch[field].shape == case.span.shape, field
     # Grain's shared memory takes nothing else.
     assert batch[field].flags.c_contiguous, field
@@ -225,6 +244,7 @@ def test_the_example_of_the_documentation_is_what_the_formats_return():
   text = (ROOT / "docs" / "formats.md").read_text()
   checked = set()
   for name in NAMES:
+    assert f"## `{name}`" in text, f"docs/formats.md needs a section `{name}`"
     section = text.split(f"## `{name}`")[1].split("\n## ")[0]
     rows = re.findall(r"^(\w+) +((?:-?\d+ *)+)$", section, flags=re.MULTILINE)
     batch = formatted(example(), name)
