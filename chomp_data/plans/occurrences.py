@@ -359,7 +359,8 @@ class Occurrences:
     """
     planned, low, high = epoch, piece.low, piece.high
     if piece.is_whole:
-      planned = order.alike(epoch)[0]
+      # Epochs with the same spans may have them in other rows.
+      planned = epoch if with_places else order.alike(epoch)[0]
       low, high = order.start(planned), order.start(planned + 1)
     for rows, spans in order.rows(planned, low, high):
       removed_from = np.full(spans.num_rows, piece.data_step)

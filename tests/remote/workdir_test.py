@@ -135,7 +135,7 @@ def test_a_run_in_a_bucket_is_verified_unless_its_inputs_were_swapped(
       assert (done.returncode, done.stderr) == (0, "")
     else:
       assert done.returncode == 2
-      assert "saved in checkpoint 20, in s3://" in done.stderr
+      assert "saved in checkpoint 10, in s3://" in done.stderr
 
 
 @pytest.mark.usefixtures("small_blocks")
