@@ -105,7 +105,7 @@ def exposures(
     )
   plan_lib.check_boundary(plan, last, "last")
   count = answers.of(plan).num_documents(source)
-  parts = occurrences.whole_documents(count)
+  parts = occurrences.whole(np.arange(count))
   exposure_counts, _ = occurrences.Occurrences(plan, source, parts).count(
     first, last
   )

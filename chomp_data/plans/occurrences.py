@@ -52,10 +52,9 @@ class Parts:
   end: np.ndarray
 
 
-def whole_documents(count: int) -> Parts:
-  """Returns all documents of a source that has `count`."""
-  document = np.arange(count)
-  return Parts(document, 0 * document, np.full(count, WHOLE))
+def whole(document: np.ndarray) -> Parts:
+  """Returns whole documents, int64[N], ascending."""
+  return Parts(document, 0 * document, np.full_like(document, WHOLE))
 
 
 class _SourceOrder:
@@ -66,7 +65,7 @@ class _SourceOrder:
     self._name = source
     self._number = plan.source_names.index(source)
     self._source = plan.ordered[source]
-    is_first = np.diff(parts.document, prepend=-1) > 0
+    is_first, _ = ragged.run_edges(parts.document)
     self._documents = parts.document[is_first]
     cut = np.flatnonzero(parts.end != WHOLE)
     length = self._source.store.bounds(parts.document[cut])[1]
@@ -108,8 +107,8 @@ class _SourceOrder:
       return
     phase = phased_source.phase_at(self._source, epoch)
     source, start = phase.rows, phase.epochs.start(epoch)
-    present = self._documents < source.store.num_documents
-    documents = self._documents[present]
+    present = np.searchsorted(self._documents, source.store.num_documents)
+    documents = self._documents[:present]
     size = source.epochs.size(epoch)
     first, end = np.zeros(1, np.int64), np.asarray([size])
     if len(documents) < source.store.num_documents:
@@ -404,7 +403,7 @@ def documents_read(
     count: Its documents, or samples.
     step: At most the number of steps of the run.
   """
-  parts = whole_documents(count)
+  parts = whole(np.arange(count))
   if source in plan.sources:
     # Of a document, a row may hold an added token alone.
     end = plan.sources[source].store.bounds(parts.document)[1]

@@ -21,7 +21,7 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.audit import visits
+from chomp_data.plans import occurrences
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
@@ -252,7 +252,6 @@ class Memorization:
     self._pipe = pipe
     self._window, self._prefix = options.pz_window, options.pz_prefix
     self._options = options
-    self._seen: tuple[int, np.ndarray] = (0, np.zeros((), np.int64))
 
   @functools.cached_property
   def document(self) -> np.ndarray:
@@ -288,15 +287,14 @@ class Memorization:
       name=f"{self.name}/windows",
     )
 
+  @functools.cached_property
+  def _occurrences(self) -> occurrences.Occurrences:
+    parts = occurrences.whole(self.document)
+    return occurrences.Occurrences(self._pipe.run_plan, self.name, parts)
+
   def exposures(self, step: int) -> np.ndarray:
     """Returns how many spans of each document came before a step, int64[D]."""
-    first, spans = self._seen
-    if step < first:
-      first, spans = 0, np.zeros((), np.int64)
-    added = visits.exposures(self._pipe, self.name, first, step)
-    spans = spans + added[self.document]
-    self._seen = (step, spans)
-    return spans
+    return self._occurrences.count(0, step)[0]
 
   def measure(
     self,

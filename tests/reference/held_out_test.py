@@ -143,7 +143,6 @@ def test_p_z_is_the_probability_of_a_windows_continuation(pipe, model):
     assert own["p_z_max"] == pytest.approx(np.exp(max(logs)), rel=1e-3)
     spans = pipe.plan(0, 7).document
     assert own["exposures"] == np.count_nonzero(spans == own["document"])
-  # Asked of an earlier step it counts anew, of a later one it goes on.
   assert asked.exposures(0).tolist() == [0, 0]
   later = asked.exposures(9)
   spans = pipe.plan(0, 9).document
