@@ -327,7 +327,7 @@ def documents(
         "must have answers that something ends which is trained on, got"
         f" {counts[END_NONE]} whose end no token marks.",
         "Correct --chat_template so that answers end with a special token, or"
-        " set --allow_open_turns.",
+        " with text inside of {% generation %}, or set --allow_open_turns.",
         "open turn",
       )
     eos = dict(options.tokens).get("eos_token")

@@ -26,9 +26,11 @@ class TokenizerInfo:
   """What must be known of a tokenizer to read its tokens.
 
   Attributes:
-    kind: One of `TOKENIZER_FILES`.
-    sha256: Hex, of the tokenizer's file or definition.
-    vocab_size: Token ids are below it, special ones included.
+    kind: One of `TOKENIZER_FILES`; 'custom' if none of the others made the ids.
+    sha256: 64 hex digits that identify the tokenizer: the SHA-256 of its file
+      or definition. Sources of a mix must have the same.
+    vocab_size: Size of the vocabulary; all ids, also special ones, are below
+      it.
     pad_id: Padding, or None.
     eos_id: End of a document, or None.
     bos_id: Begin of a document, or None.
