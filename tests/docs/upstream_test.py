@@ -139,3 +139,6 @@ def test_versions_are_those_that_the_tests_run_with():
         " another version: run `pytest tests/docs/upstream_test.py` with slow"
         " tests, then write the new version in docs/upstream.md"
       )
+      installed = importlib.metadata.version(_PACKAGES[name])
+      if pathlib.Path(sys.prefix).name != ".venv-oldest":
+        assert installed == version, "constraints.txt is not installed"
