@@ -228,7 +228,7 @@ def around_answers(names, found):
   ]
   assert "what was handed out is what the plan says: steps 0 .. " in verified
   assert planned.startswith("steps 0 .. 19: plan ")
-  assert names["segment"]["last"] == 3
+  assert names["stretch"]["last"] == 3
 
 
 def _fields(cls):
