@@ -175,7 +175,7 @@ class _Reader:
       self.missed += (len(missing), requests, size)
 
   def fetched(self, how: str, looked_at: float, missed: np.ndarray) -> Fetched:
-    """Returns what was missed of this store, as an answer."""
+    """Returns how much was fetched from the store."""
     chunks, requests, size = missed.round().astype(np.int64).tolist()
     return Fetched(
       str(self.store.path), how, looked_at, chunks, requests, bytes=size

@@ -151,11 +151,11 @@ def _contents(
     differing: The sources whose documents have other numbers in another run.
     numbers: A number of each id of their documents, to which ids are added.
   """
-  keys = [
-    # Samples have no ids.
-    digests.name_keys(name, *[id(pipe)] * (name in differing - {*pipe.sources}))
-    for name in pipe.source_names
-  ]
+  keys: list[np.ndarray] = []
+  for name in pipe.source_names:
+    # Samples have no ids: those of another store are other samples.
+    is_other = name in differing and name not in pipe.sources
+    keys.append(digests.name_keys(name, *([id(pipe)] if is_other else [])))
   for group, spans in walk(pipe, steps.start, steps.stop):
     document = spans.document.copy()
     for source, name in enumerate(pipe.source_names):

@@ -26,7 +26,7 @@ _START = re.compile(r"\.after(\.|$)")
 
 
 def _pairs(value: Any, second: schema.Rule) -> tuple[tuple[int, Any], ...]:
-  """Returns the rule for pairs of a data step and another value."""
+  """Returns checked pairs of a data step and another value."""
   if not isinstance(value, list | tuple):
     raise TypeError
   step, pairs = schema.integer(), []

@@ -31,7 +31,7 @@ _STOP_WORKER_S = 2.0
 
 InputError = workers.InputError
 
-# Processes of workers of which it is known whose they are.
+# Worker processes whose reader is known.
 _known: set[int] = set()
 
 

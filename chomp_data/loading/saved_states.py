@@ -218,7 +218,7 @@ def find(workdir: str) -> dict[str, Any] | None:
     StoreError: If the bucket cannot be read.
   """
   for _, read_state in reversed(_saved(workdir)):
-    # One that is removed meanwhile is an old one.
+    # A checkpoint that was removed meanwhile is not the newest.
     with contextlib.suppress(FileNotFoundError):
       return read_state()
   return None

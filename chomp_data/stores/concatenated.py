@@ -113,7 +113,7 @@ def hash_of(hashes: Sequence[str]) -> str:
   """Returns the identity of stores one after the other.
 
   Args:
-    hashes: Of the stores; that of a single one is its member.
+    hashes: The hashes of the stores; the hash of a single store is unchanged.
   """
   if len(hashes) == 1:
     return hashes[0]
@@ -395,7 +395,14 @@ class _Values:
     dtype: type,
     convert: Callable[[int, np.ndarray], np.ndarray] = lambda i, values: values,
   ):
-    """Reads nothing; `convert` makes values of a store those of all."""
+    """Reads nothing.
+
+    Args:
+      members: The arrays of the stores.
+      parts: Where each array begins among all values.
+      dtype: Of the values.
+      convert: Returns the values of store i as values of the whole.
+    """
     self._members = members
     self._parts = parts
     self._dtype = dtype

@@ -217,7 +217,7 @@ def _needs_no_options(path: str | os.PathLike[str]) -> bool:
 def _recognized(
   path: str | os.PathLike[str],
 ) -> Iterator[tuple[StoreKind, Any]]:
-  """Yields kinds that open a local path as it is, and options stored there."""
+  """Yields kinds that can open a local path, and the options stored there."""
   opening.open_local(path)
   directory = pathlib.Path(path)
   for kind in STORE_KINDS.values():

@@ -160,9 +160,10 @@ class _Arrays(dict[str, "SideArray"]):
   """The arrays of an index; one that its header does not list is an error."""
 
   def __missing__(self, name: str) -> "SideArray":
+    directory = next((array.path.parent for array in self.values()), "an index")
     raise errors.StoreError(
-      f"{HEADER} of an index must list the array {name!r}, got"
-      f" {', '.join(self) or 'none'}. Remove its directory: it is built again."
+      f"{HEADER} of {directory} must list the array {name!r}, got"
+      f" {', '.join(self) or 'none'}. Remove that directory: it is built again."
     )
 
 
@@ -748,8 +749,9 @@ def _open(
     if sum(array.nbytes for array in arrays.values()) <= CHECKED_AT_OPEN:
       if is_partial:
         _for_all(arrays.values(), SideArray.read)
-      for array in arrays.values():
-        array.read()
+      else:
+        for array in arrays.values():
+          array.read()
   # A StoreError is a ValueError.
   except (OSError, ValueError) as error:
     errors.check_open_files(error.__cause__ or error)
