@@ -283,7 +283,7 @@ def around_chats(names, found):
   pages.run_line(chats.replace("data/answers", "data/bytes"))
   plain = stores.open_store("data/bytes")
   text = stores.read_document(plain, 0).astype(np.uint8).tobytes().decode()
-  preview, shown, _ = pages.blocks("chats.md", "text")
+  preview, shown, *_ = pages.blocks("chats.md", "text")
   assert preview.text in [done.stdout for done in found.values()]
   assert text == shown.text.removesuffix("\n")
   assert plain.labels.trained_before(np.asarray([plain.num_tokens])) == [1]
