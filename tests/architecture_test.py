@@ -15,7 +15,15 @@ PACKAGE = ROOT / "chomp_data"
 
 # From the bottom up: a room may import its own level and those before it.
 LEVELS = [
-  {"version", "errors", "schema", "index", "kernels", "threads"},
+  {
+    "version",
+    "errors",
+    "fingerprints",
+    "schema",
+    "index",
+    "kernels",
+    "threads",
+  },
   {"rows", "storage"},
   {"stores"},
   {"prepare"},

@@ -9,7 +9,6 @@ is only told, because the order of rows does not depend on it.
 
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -17,11 +16,11 @@ import fractions
 import functools
 import hashlib
 import json
-import re
 from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data import fingerprints
 from chomp_data import schema
 from chomp_data.config import edits
 from chomp_data.loading import operations as operations_lib
@@ -49,23 +48,11 @@ CHANGES = schema.Rule(
   _changes,
 )
 
-_MISSING = "(absent)"
-
 # Fields that say what is made of rows, and not which.
 _OF_FIELDS = (
   *("batch_format", "columns", "document_id", "keep_fields", "lookahead"),
   *("num_targets", "operations"),
 )
-
-# Fields that not every fingerprint has, by dotted path, and what it means
-# without them. One that is new comes here, and changes no state's meaning.
-_DEFAULTS: dict[str, Any] = {
-  r"sources\..+\.max_epochs": None,
-  "batch_size_schedule": {},
-  "keep_fields": [],
-  "skip": {},
-  "tombstones": {},
-}
 
 
 StateError = errors.StateError
@@ -377,7 +364,7 @@ def changes(
     old = {**old, "operations": names}
   if step is not None:
     old, new = _past(old, step), _past(new, step)
-  return list(_compared(_weighed(old, new), _weighed(new, old), ""))
+  return list(fingerprints.compared(_weighed(old, new), _weighed(new, old)))
 
 
 def of_rows(paths: Iterable[str]) -> bool:
@@ -491,25 +478,3 @@ def _stages(record: Mapping[str, Any], section: str) -> dict[str, Any] | None:
   fields = record.get(section)
   stages = fields.get("stages") if isinstance(fields, dict) else None
   return stages if isinstance(stages, dict) else None
-
-
-def _compared(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
-  """Yields each difference; a section on one side is one."""
-  if isinstance(old, dict) and isinstance(new, dict):
-    for name in sorted(old.keys() | new.keys()):
-      below = f"{path}.{name}" if path else name
-      default = _default(below)
-      yield from _compared(
-        old.get(name, default), new.get(name, default), below
-      )
-  elif old != new or type(old) is not type(new):
-    was, now = ("one" if isinstance(v, dict) else repr(v) for v in (old, new))
-    yield path, was, now
-
-
-def _default(path: str) -> Any:
-  """Returns what a fingerprint without a field has there."""
-  for pattern, value in _DEFAULTS.items():
-    if re.fullmatch(pattern, path):
-      return value
-  return _MISSING

@@ -15,6 +15,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from chomp_data import fingerprints
 from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
@@ -191,14 +192,14 @@ class PreviousRunSource:
   def _ordered(self, saved: Mapping[str, Any]) -> phased_source.Ordered:
     """Returns the source that has a fingerprint, in its order."""
     first = {k: v for k, v in saved.items() if k not in ("joined", "after")}
-    fingerprints = {0: first} | {
+    by_epoch = {0: first} | {
       int(epoch): {**first, **changes}
       for epoch, changes in saved.get("joined", {}).items()
     }
     source = phased_source.of_joining_stores(
       {
         epoch: self._checked(fingerprint)
-        for epoch, fingerprint in fingerprints.items()
+        for epoch, fingerprint in by_epoch.items()
       },
       self._path,
     )
@@ -234,14 +235,11 @@ class PreviousRunSource:
     rows = self._rows(saved, self._store(saved))
     source = self._shuffled(saved, rows)
     fingerprint = json.loads(json.dumps(source.fingerprint))
-    differ = [
-      key for key in sorted(saved) if fingerprint.get(key) != saved[key]
-    ]
-    if differ:
+    section = f"sources.{self._name}"
+    for path, was, now in fingerprints.compared(saved, fingerprint, section):
       raise self._error(
         "be of a run that can be planned again",
-        f"one in which sources.{self._name}.{differ[0]} is"
-        f" {saved[differ[0]]!r}, here {fingerprint.get(differ[0])!r}",
+        f"one in which {path} is {was}, here {now}",
         _SAME_VERSION,
       )
     return source

@@ -15,6 +15,7 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
+from chomp_data import fingerprints
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import state as state_lib
@@ -382,3 +383,30 @@ def test_a_state_that_plans_otherwise_now_is_refused(corpora, tmp_path):
   )
   refused(config(entry, 16, place), "packing_version is 9, here 1")
   assert json.loads((place / "input.json").read_text())["schema"] == 1
+
+
+def test_an_option_that_older_states_lack_has_its_default(
+  corpora, tmp_path, monkeypatch
+):
+  """As if `tail` of the section `rows` were newer than the state."""
+  paths = corpora[0]
+  entry = {"a": source(paths["a"])}
+  place = saved(pipeline.build(config(entry, 16)), 3, tmp_path / "one")
+  expected = pipeline.build(config(entry, 16, place))
+  record = state_lib.decode((place / "input.json").read_bytes())
+  tail = record["fingerprint"]["sources"]["a"]["rows"].pop("tail")
+  (place / "input.json").write_bytes(
+    state_lib.encode(record.pop("step"), record.pop("fingerprint"), {}, record)
+  )
+  refused(
+    config(entry, 16, place),
+    rf"sources\.a\.rows\.tail is '\(absent\)', here '{tail}'",
+  )
+  defaults = fingerprints.DEFAULTS
+  monkeypatch.setitem(defaults, r"sources\..+\.rows\.tail", tail)
+  pipe = pipeline.build(config(entry, 16, place))
+  assert pipe.num_steps == expected.num_steps
+  batches = [
+    handed_out(run, 0, run.num_steps).tolist() for run in (pipe, expected)
+  ]
+  assert batches[0] == batches[1]
