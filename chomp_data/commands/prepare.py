@@ -243,7 +243,7 @@ def _print_preview(options: run.Options, count: int) -> None:
 
   from chomp_data.commands import previews
 
-  tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  tokenizer = tokenizers.make_tokenizer(options.tokenizer_spec)
   console = rich.console.Console(highlight=False, soft_wrap=True)
   counts = rejections.Rejections()
   for document, encoded in run.preview(options, count):

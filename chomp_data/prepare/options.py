@@ -47,7 +47,6 @@ _FIRST = (
 FORMATS = ("zarr", RECORDS)
 
 _CHOOSE = "Choose one."
-_BYTE = tokenizers.TokenizerSpec()
 # Options whose flags may be given in any order.
 _UNORDERED = ("column", "document_column")
 
@@ -63,7 +62,8 @@ class Options(records.DocumentOptions):
       --preview.
     exclude: A pattern of files to leave out, as '*/tests/*', matched against
       their path below the input and against their whole path.
-    tokenizer: Which tokenizer.
+    tokenizer: Which tokenizer; None is the byte tokenizer for texts, and none
+      for token ids, which need one.
     train: A tokenizer to train on the inputs instead, or None.
     id_required: Whether a document must have an id.
     duplicates: What happens to documents with the same text as an earlier one:
@@ -90,8 +90,8 @@ class Options(records.DocumentOptions):
   )
   output: str = option_fields.option(dataclasses.MISSING)
   exclude: tuple[str, ...] = option_fields.option(())
-  tokenizer: tokenizers.TokenizerSpec = option_fields.option(  # noqa: RUF009
-    _BYTE, flag=None
+  tokenizer: tokenizers.TokenizerSpec | None = option_fields.option(  # noqa: RUF009
+    None, flag=None
   )
   train: run_tokenizer.TrainOptions | None = option_fields.option(  # noqa: RUF009
     None, flag=None
@@ -135,6 +135,11 @@ class Options(records.DocumentOptions):
   shard_bytes: int = option_fields.option(
     inputs_lib.SHARD_BYTES, flag=None, identity=option_fields.ALWAYS
   )
+
+  @property
+  def tokenizer_spec(self) -> tokenizers.TokenizerSpec:
+    """The tokenizer, also where none was named."""
+    return self.tokenizer or tokenizers.TokenizerSpec()
 
   def read_options(
     self, tokenizer: tokenizers.Tokenizer | None = None
@@ -245,7 +250,7 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   """
   listing = json.dumps([[f.name, f.size, f.version] for f in files])
   if options.train is None:
-    info = tokenizers.make_tokenizer(options.tokenizer).info
+    info = tokenizers.make_tokenizer(options.tokenizer_spec).info
     tokenizer: Any = parts.tokenizer_hash(info)
   else:
     # The same inputs train the same tokenizer, so it need not be trained.
@@ -360,13 +365,13 @@ def _ids_problems(options: Options) -> list[str]:
       f" have no place, got {', '.join(columns)}. Leave one of them out."
     )
   fix = "Give them, or leave it out."
-  if options.tokenizer.vocab_size is None:
+  if options.tokenizer_spec.vocab_size is None:
     names = ("pad_id", "eos_id", "bos_id", "adds_eos", "adds_bos")
     why = "without --ids_key and --vocab_size"
-    problems += _refused(options.tokenizer, names, why, fix)
+    problems += _refused(options.tokenizer_spec, names, why, fix)
   if options.ids_key is None:
     return problems + _refused(options, ["column"], "without --ids_key", fix)
-  if options.tokenizer is _BYTE:  # None was given, not even this one.
+  if options.tokenizer is None:
     problems.append(no_tokenizer_of_ids("neither"))
   names = ("messages_key", "prompt_key", "chosen_key", "filter")
   why = "with --ids_key, whose documents have no text"
@@ -385,9 +390,9 @@ def no_tokenizer_of_ids(got: str) -> str:
 
 def _check_tokenizer(options: Options) -> None:
   if options.train is None:
-    tokenizers.make_tokenizer(options.tokenizer)
+    tokenizers.make_tokenizer(options.tokenizer_spec)
     return
-  if options.tokenizer != tokenizers.TokenizerSpec():
+  if options.tokenizer_spec != tokenizers.TokenizerSpec():
     raise errors.PrepareError(
       "`--tokenizer` must not be given with --train_tokenizer, nor its special"
       f" tokens, got {options.tokenizer}. Leave one of them out."

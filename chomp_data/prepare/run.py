@@ -232,7 +232,7 @@ def preview(
   # A whole file is one piece, so that no records are counted.
   options = dataclasses.replace(options, shard_bytes=sys.maxsize)
   plan = _planned(_Run(options, "", engines.Pool(0), lambda _: None), files)
-  tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  tokenizer = tokenizers.make_tokenizer(options.tokenizer_spec)
   read = options.read_options(tokenizer)
   rejected = rejections.Rejections(raises=options.on_error != "skip")
   documents = duplicates.documents_of(plan.pieces, read, rejected)
@@ -412,7 +412,7 @@ def _tokenizer(
   """Returns the tokenizer that is asked for, trained if need be."""
   options = run.options
   if options.train is None:
-    return options.tokenizer
+    return options.tokenizer_spec
   return run_tokenizer.train(
     options.train,
     pieces,

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options are declared once: flags, checks, page and identities follow."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -76,7 +77,7 @@ def test_identities_are_those_of_older_versions(changes, digest):
 
 def test_documents_are_read_as_parts_of_older_versions_say():
   options = options_lib.Options(("x",), "out")
-  read = options.read_options(tokenizers.make_tokenizer(options.tokenizer))
+  read = options.read_options(tokenizers.make_tokenizer(options.tokenizer_spec))
   names = set(dataclasses.asdict(read))
   assert names == {
     "text_key", "id_key", "encoding_errors", "raw", "meta_key", "meta_keys",
@@ -183,4 +184,10 @@ NO_FIT = [
 def test_options_that_do_not_fit_are_named(changes, match):
   options = options_lib.Options((), "", **changes)
   with pytest.raises(errors.PrepareError, match=match):
+    options_lib.check(options, has_output=False)
+
+
+def test_a_copy_of_options_has_no_tokenizer_either():
+  options = copy.deepcopy(options_lib.Options((), "", ids_key="i"))
+  with pytest.raises(errors.PrepareError, match="got neither"):
     options_lib.check(options, has_output=False)
