@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
 
+import functools
 import itertools
 import logging as std_logging
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data.testing import stores as testing_stores
+from chomp_data.transforms import formats
 from tests.sources import labelled
 
 SEQ_LEN = 16
@@ -274,24 +277,62 @@ def test_masks_obey_labels_whatever_the_options(
   assert boundary or crossed
 
 
+# The weight of each column's prediction, as a trainer of a format reads it.
+WEIGHTS = {
+  "canonical": lambda batch: batch["loss_weight"],
+  "levanter": lambda batch: batch["loss_weight"],
+  "axlearn": lambda batch: batch["live_targets"],
+  # Of the label in the same column, which the column before predicts.
+  "chomp": lambda batch: np.pad(batch["loss_weight"][:, 1:], ((0, 0), (0, 1))),
+}
+WEIGHTS["huggingface"] = WEIGHTS["chomp"]
+
+
+def test_every_format_with_weights_and_every_kind_of_rows_has_its_lines_here():
+  weighing = {name for name, spec in formats.FORMATS.items() if spec.weights}
+  assert set(WEIGHTS) == weighing, "say in `WEIGHTS` where its weights are"
+  assert {own["kind"] for own in ROWS.values()} == set(row_kinds.ROW_KINDS)
+
+
+def assert_carries_weights(make_config, name):
+  lookahead = formats.FORMATS[name].lookahead
+  plain = pipeline.build(make_config(lookahead=lookahead))
+  pipe = pipeline.build(make_config(lookahead=lookahead, batch_format=name))
+  weighed = 0
+  for step in steps_of(pipe, 6):
+    canonical = plain.batch(step)
+    mask, weight = canonical["loss_mask"], canonical["loss_weight"]
+    batch = pipe.batch(step)
+    np.testing.assert_array_equal(WEIGHTS[name](batch), weight)
+    assert not weight[~mask].any()
+    weighed += np.count_nonzero(weight[mask] != 1)
+  assert weighed
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_format_carries_weights_in_every_kind_of_rows(corpora, rows, name):
+  assert_carries_weights(functools.partial(rows_config, corpora, rows), name)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_format_carries_weights_in_buckets(corpora, name):
+  names = ("chats", "rated")
+  assert_carries_weights(functools.partial(bucket_config, corpora, names), name)
+
+
 def formatted(corpora, name, step=1):
   data = rows_config(corpora, "sequential", batch_format=name)
   return pipeline.build(data).batch(step)
 
 
-def test_formats_obey_labels_and_carry_weights(corpora, caplog):
-  plain = formatted(corpora, "canonical")
-  mask, weight = plain["loss_mask"], plain["loss_weight"]
-  assert (weight[mask] != 1).any()
-  levanter = formatted(corpora, "levanter")
-  np.testing.assert_array_equal(levanter["loss_weight"], weight)
+def test_formats_obey_labels(corpora, caplog):
+  mask = formatted(corpora, "canonical")["loss_mask"]
   chomp = formatted(corpora, "chomp")
   np.testing.assert_array_equal(chomp["labels"][:, 1:] != -100, mask[:, :-1])
-  np.testing.assert_array_equal(chomp["loss_weight"][:, 1:], weight[:, :-1])
   assert not chomp["loss_weight"][:, 0].any()
   axlearn = formatted(corpora, "axlearn")
   np.testing.assert_array_equal(axlearn["target_labels"] >= 0, mask)
-  np.testing.assert_array_equal(axlearn["live_targets"], weight)
   with caplog.at_level(std_logging.WARNING):
     maxtext = formatted(corpora, "maxtext")
   np.testing.assert_array_equal(maxtext["targets_segmentation"] > 0, mask)

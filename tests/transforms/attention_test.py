@@ -24,7 +24,9 @@ from tests.transforms import row_strategies as rows_lib
 pytestmark = pytest.mark.slow
 
 SEQ_LEN, NUM_ROWS, WIDTH = 12, 4, 8
-WITH_SEGMENTS = ("canonical", "maxtext", "levanter", "axlearn")
+# Formats whose models attend across the documents of a row.
+WITHOUT_SEGMENTS = ("chomp", "huggingface")
+WITH_SEGMENTS = [n for n in formats.FORMATS if n not in WITHOUT_SEGMENTS]
 
 ROWS = rows_lib.packed_rows(num_rows=NUM_ROWS, seq_len=SEQ_LEN, lookahead=True)
 
