@@ -129,8 +129,9 @@ class Column:
     """
     self._file = file
     self._name = name
-    self._array = _storage(array)
-    self.is_raw: bool = _is_bytes(self._array.type)
+    array = _storage(array)
+    self.is_raw: bool = _is_bytes(array.type)
+    self._array = _lists_of(array) if self.is_raw else array
     self._buffers_verified = False
 
   def array(self, row: int) -> np.ndarray:
@@ -153,8 +154,6 @@ class Column:
       shape.append(length)
       part = _storage(part.values).slice(first, count)
     self._verify(part)
-    if self.is_raw:
-      return self._bytes(part)
     if len(part) != math.prod(shape):
       raise BadValueError(
         f"must hold {math.prod(shape)} values as `{self._name}`, got"
@@ -205,9 +204,9 @@ class Column:
     self._file.verify(validity, 1, first, last)
     if part.null_count:
       raise self._missing()
-    if types.is_large_list(kind) or types.is_large_binary(kind):
+    if types.is_large_list(kind):
       self._file.verify(others[0], 64, first, last + 1)
-    elif types.is_list(kind) or types.is_binary(kind):
+    elif types.is_list(kind):
       self._file.verify(others[0], 32, first, last + 1)
     elif not types.is_fixed_size_list(kind):
       self._file.verify(others[0], kind.bit_width, first, last)
@@ -224,27 +223,25 @@ class Column:
     first = int(offsets[0]) if len(lengths) else 0
     return first, length * len(lengths), length
 
-  def _bytes(self, part: Any) -> np.ndarray:
-    """Returns the bytes of a slice of one row."""
-    if pyarrow().types.is_fixed_size_binary(part.type):
-      length = part.type.byte_width
-      first, count = part.offset * length, length
-    else:
-      width = np.int64 if part.type == pyarrow().large_binary() else np.int32
-      offsets = np.frombuffer(part.buffers()[1], width)[part.offset :][:2]
-      first, count, _ = self._range(offsets)
-    data = part.buffers()[-1]
-    self._file.verify(data, 8, first, first + count)
-    values = np.frombuffer(data if data is not None else b"", np.uint8)
-    if len(values) < first + count:
-      raise BadValueError(
-        f"must hold {count} values as `{self._name}`, got"
-        f" {max(0, len(values) - first)}"
-      )
-    return values[first : first + count]
-
   def _missing(self) -> BadValueError:
     return BadValueError(f"must hold `{self._name}`, got a missing value")
+
+
+def _lists_of(array: Any) -> Any:
+  """Returns an array of bytes as lists of uint8, in the same buffers."""
+  arrow, kind = pyarrow(), array.type
+  *others, data = array.buffers()
+  number = arrow.uint8()
+  lists = arrow.list_(number)
+  if arrow.types.is_large_binary(kind):
+    lists = arrow.large_list(number)
+  elif arrow.types.is_fixed_size_binary(kind):
+    lists = arrow.list_(number, kind.byte_width)
+  size = 0 if data is None else data.size
+  numbers = arrow.Array.from_buffers(number, size, [None, data])
+  return arrow.Array.from_buffers(
+    lists, len(array), others, -1, array.offset, [numbers]
+  )
 
 
 def is_array(kind: Any) -> bool:
