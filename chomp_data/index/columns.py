@@ -35,22 +35,27 @@ class Column(Protocol):
 
 
 class ArrayColumn:
-  """A column in memory."""
+  """A column in memory; it is also read as the stored arrays of a store are."""
 
   def __init__(self, values: np.ndarray):
-    """Binds int64[D]."""
+    """Binds the array; it is not copied."""
     self._values = values
 
   def __len__(self) -> int:
     return len(self._values)
 
-  def read(self) -> np.ndarray:
-    """Returns all values."""
-    return self._values
+  def read(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+    """Returns values start .. stop - 1, all by default."""
+    return self._values[start:stop]
 
   def take(self, positions: np.ndarray) -> np.ndarray:
     """Returns int64[N], the values at positions."""
     return self._values[positions]
+
+  gather = take
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Does nothing: the values are in memory."""
 
   def search(self, values: np.ndarray) -> np.ndarray:
     """Returns int64[N], how many values are at most each value."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import columns as index_columns
 from chomp_data.storage import chunk_cache
 from chomp_data.stores import base
 from chomp_data.stores import columns as columns_lib
@@ -426,7 +427,9 @@ def _weights(members: Sequence[base.Opened], parts: _Parts) -> _Values:
   return _Values(
     [
       opened.weights
-      or labels_lib.Held(np.broadcast_to(np.float32(1), len(opened.documents)))
+      or index_columns.ArrayColumn(
+        np.broadcast_to(np.float32(1), len(opened.documents))
+      )
       for opened in members
     ],
     parts,

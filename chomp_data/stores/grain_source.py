@@ -27,6 +27,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.index import columns
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import paths
 from chomp_data.stores import base
@@ -92,14 +93,6 @@ class Elements:
       lengths = np.diff(self.offsets)
       lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
     return _unpickled, (self._uid, _pickled(self.source), lengths)
-
-  def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns offsets[positions]."""
-    return self.offsets[positions]
-
-  def read(self, start: int, stop: int) -> np.ndarray:
-    """Returns offsets[start:stop]."""
-    return self.offsets[start:stop]
 
 
 # By their ids: copies of a plan within a process share source and offsets.
@@ -331,7 +324,9 @@ class SourceStore(base.Store):
       tokenizer_identity=options.tokenizer_identity,
       num_tokens=num_tokens,
       token_dtype=reader.dtype,
-      documents=documents.StoredOffsets(elements, num_documents, self._path),
+      documents=documents.StoredOffsets(
+        columns.ArrayColumn(elements.offsets), num_documents, self._path
+      ),
       tokens=_Tokens(reader, self._cache_bytes, options.in_threads),
       ids=texts.NumberedTexts(
         [options.fingerprint], np.asarray([0, num_documents])

@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
+from chomp_data.index import columns
 from chomp_data.index import integers
 from chomp_data.index import ragged
 from chomp_data.stores import documents as documents_lib
@@ -213,21 +214,6 @@ class Labels:
         yield self.document_weights(np.arange(first, stop))
 
 
-class Held:
-  """An array in memory, as `Values`."""
-
-  def __init__(self, values: np.ndarray):
-    """Binds the array; it is not copied."""
-    self._values = values
-
-  def gather(self, positions: np.ndarray) -> np.ndarray:
-    """Returns values at positions; see `Values`."""
-    return self._values[positions]
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Does nothing: they are there."""
-
-
 class LabelRuns:
   """The runs of a store; several threads may ask.
 
@@ -268,9 +254,11 @@ class LabelRuns:
     every = np.arange(0, self.num_runs, self._stride)
     fence = self.starts.gather(every)
     if self._stride == 1:
-      self.levels = Held(self.levels.gather(every))
-      self.sums = Held(self.sums.gather(np.arange(self.num_runs + 1)))
-      self.starts = Held(fence)
+      self.levels = columns.ArrayColumn(self.levels.gather(every))
+      self.sums = columns.ArrayColumn(
+        self.sums.gather(np.arange(self.num_runs + 1))
+      )
+      self.starts = columns.ArrayColumn(fence)
     return fence
 
   def within(self, starts: np.ndarray, lengths: np.ndarray) -> SpanRuns:
@@ -339,9 +327,9 @@ class AllTrained(LabelRuns):
     num_runs = min(1, num_tokens)
     super().__init__(
       LEVELS,
-      starts=Held(np.zeros(num_runs, np.int64)),
-      levels=Held(np.ones(num_runs, np.uint8)),
-      sums=Held(np.asarray([0, num_tokens], np.int64)),
+      starts=columns.ArrayColumn(np.zeros(num_runs, np.int64)),
+      levels=columns.ArrayColumn(np.ones(num_runs, np.uint8)),
+      sums=columns.ArrayColumn(np.asarray([0, num_tokens], np.int64)),
       num_runs=num_runs,
       num_tokens=num_tokens,
     )

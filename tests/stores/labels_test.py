@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
+from chomp_data.index import columns
 from chomp_data.stores import labels as labels_lib
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -26,9 +27,9 @@ def runs_of(levels, weights=WEIGHTS):
   sums = np.concatenate([[0], np.cumsum(weights[levels] > 0)])
   return labels_lib.LabelRuns(
     weights,
-    starts=labels_lib.Held(starts),
-    levels=labels_lib.Held(levels[starts]),
-    sums=labels_lib.Held(sums[[*starts, len(levels)]]),
+    starts=columns.ArrayColumn(starts),
+    levels=columns.ArrayColumn(levels[starts]),
+    sums=columns.ArrayColumn(sums[[*starts, len(levels)]]),
     num_runs=len(starts),
     num_tokens=len(levels),
   )
