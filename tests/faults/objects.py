@@ -38,7 +38,7 @@ from chomp_data.testing import stores as testing_stores
 from tests.faults import harness
 from tests.remote import corrupt_test
 from tests.remote import servers
-from tests.remote import tokenized_test
+from tests.remote import store_kinds
 
 # Tries of a request in these cases, which wait less than users do.
 _TRIES = 8
@@ -135,9 +135,7 @@ def _stored(
   with contextlib.ExitStack() as stack:
     for patch in (
       mock.patch.object(requests, "RETRY_DELAYS_S", _short_delays()),
-      mock.patch.object(
-        span_reads, "DEFAULT_CHUNK_TOKENS", tokenized_test.PAGE
-      ),
+      mock.patch.object(span_reads, "DEFAULT_CHUNK_TOKENS", store_kinds.CHUNK),
     ):
       stack.enter_context(patch)
     everything = []

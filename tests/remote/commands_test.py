@@ -15,7 +15,7 @@ from chomp_data.commands import stores as command
 from chomp_data.storage import opening
 from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
-from tests.remote import reading_test
+from tests.remote import store_kinds
 
 FIXTURES = pathlib.Path(__file__).parents[1] / "stores" / "fixtures"
 
@@ -52,7 +52,7 @@ def local(tmp_path):
 
 @pytest.fixture
 def url(bucket, local):
-  return reading_test.upload(local, f"{bucket.root}/a")
+  return store_kinds.upload(local, f"{bucket.root}/a")
 
 
 def held(path):

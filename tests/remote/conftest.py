@@ -9,6 +9,7 @@ import pytest
 from chomp_data.storage import opening
 from chomp_data.storage import requests
 from tests.remote import servers
+from tests.remote import store_kinds
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +60,15 @@ def bucket(request):
   Where they differ, in requests and answers, storage_test tries both.
   """
   return request.getfixturevalue(f"{request.param}_bucket")
+
+
+@pytest.fixture(scope="module")
+def local_stores(tmp_path_factory):
+  """A directory with a store of each of `store_kinds.KINDS`, by its name."""
+  parent = tmp_path_factory.mktemp("stores")
+  for kind in store_kinds.KINDS.values():
+    kind.write(parent / kind.name, store_kinds.DOCUMENTS)
+  return parent
 
 
 def _reachable(proxy, monkeypatch, scheme):

@@ -5,7 +5,6 @@
 import json
 import pathlib
 
-import numpy as np
 import pytest
 
 from chomp_data import stores
@@ -16,16 +15,11 @@ from chomp_data.reference import mirror
 from chomp_data.storage import opening
 from chomp_data.storage import requests
 from chomp_data.stores import span_reads
-from chomp_data.stores.tokenized import levanter_store
-from chomp_data.testing import stores as testing_stores
 from tests.golden import golden_test
 from tests.prepare import beam_bucket_test
 from tests.remote import inputs_test
-from tests.remote import levanter_test
-from tests.remote import reading_test
-from tests.remote import tokenized_test
+from tests.remote import store_kinds
 
-TOKENS = reading_test.TOKENS
 DAMAGES = {
   "short": lambda body: body[:-3],
   "long": lambda body: body + b"abc",
@@ -42,72 +36,23 @@ def quick(monkeypatch, tmp_path):
   monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.001,) * 8)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
-  monkeypatch.setattr(span_reads, "DEFAULT_CHUNK_TOKENS", tokenized_test.PAGE)
+  monkeypatch.setattr(span_reads, "DEFAULT_CHUNK_TOKENS", store_kinds.CHUNK)
 
 
-def our_store(compression):
+def store_of(kind):
   def make(root, directory):
-    testing_stores.make_store(
-      directory / "store",
-      reading_test.DOCUMENTS,
-      compression=compression,
-      chunk=16 * reading_test.CHUNK,
-      chunks_per_shard=4,
-    )
-    reading_test.upload(directory / "store", f"{root}/store")
+    documents = store_kinds.DOCUMENTS[:4] + store_kinds.DOCUMENTS[-4:]
+    kind.write(directory / kind.name, documents)
+    url = store_kinds.upload(directory / kind.name, f"{root}/{kind.name}")
 
     def read(unused):
-      store = stores.open_store(f"{root}/store")
-      tokens = store.read_tokens(np.asarray([0]), np.asarray([len(TOKENS)]))
+      store = kind.open(url)
+      tokens = store.read_tokens([0], [store.num_tokens])
       return tokens.tolist(), store.document_ids([0, 3])
 
     return read
 
   return make
-
-
-def megatron(root, directory):
-  rng = np.random.default_rng(0)
-  tokens = rng.integers(1, tokenized_test.VOCAB, 10 * tokenized_test.PAGE)
-  tokenized_test.write_megatron(directory / "web", np.split(tokens, [5, 99]))
-  tokenized_test.upload(directory / "web", root)
-
-  def read(cache):
-    store = tokenized_test.opened(f"{root}/web")
-    return store.read_tokens(
-      np.asarray([0]), np.asarray([len(tokens)])
-    ).tolist()
-
-  return read
-
-
-def levanter(root, directory):
-  path = directory / "train"
-  tokens = np.random.default_rng(0).integers(1, 99, 600).astype(np.int32)
-  field = path / "input_ids"
-  levanter_test.write_array(field / "data", tokens, 64)
-  offsets = np.asarray([2, 100, 600], np.int64)
-  levanter_test.write_array(field / "offsets", offsets, 8)
-  ledger = {
-    "total_num_rows": 2,
-    "shard_rows": {"": 2},
-    "is_finished": True,
-    "finished_shards": [],
-    "layout": "consolidated",
-  }
-  (path / "shard_ledger.json").write_text(json.dumps(ledger))
-  reading_test.upload(path, f"{root}/train")
-
-  def read(unused):
-    store = stores.open_store(
-      f"{root}/train",
-      levanter=levanter_store.LevanterOptions(
-        vocab_size=100, eos_id=0, adds_eos=True
-      ),
-    )
-    return store.read_tokens(np.asarray([0]), np.asarray([600])).tolist()
-
-  return read
 
 
 def checkpoint(root, directory):
@@ -170,10 +115,10 @@ def beam(root, directory):
 
 
 FORMATS = {
-  "zarr": our_store("none"),
-  "zarr zstd": our_store("zstd"),
-  "megatron": megatron,
-  "levanter": levanter,
+  "zarr": store_of(store_kinds.KINDS["none"]),
+  "zarr zstd": store_of(store_kinds.KINDS["zstd"]),
+  "megatron": store_of(store_kinds.MEGATRON),
+  "levanter": store_of(store_kinds.LEVANTER),
   "checkpoint": checkpoint,
   "state": state,
   "jsonl": prepared("jsonl"),

@@ -23,7 +23,7 @@ from chomp_data.stores import labels as labels_lib
 from chomp_data.stores.zarr import chunked_array
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
-from tests.remote import reading_test
+from tests.remote import store_kinds
 
 SEQ_LEN = 32
 CHUNK = 16 * SEQ_LEN
@@ -49,7 +49,7 @@ def local(tmp_path_factory):
 
 @pytest.fixture
 def url(bucket, local):
-  found = reading_test.upload(local, f"{bucket.root}/store")
+  found = store_kinds.upload(local, f"{bucket.root}/store")
   bucket.clear()
   return found
 
@@ -123,7 +123,7 @@ def chunks_asked(bucket, first_step, **options):
 def test_an_epoch_fetches_its_chunks_once_resumed_anywhere(
   gs_bucket, local, first_step
 ):
-  url = reading_test.upload(local, f"{gs_bucket.root}/store")
+  url = store_kinds.upload(local, f"{gs_bucket.root}/store")
   chunks, steps = chunks_asked(gs_bucket, first_step, url=url)
   needed = NUM_CHUNKS * steps / (NUM_CHUNKS * 16 // BATCH)
   # What is left of the window that was resumed in is needed whole.
@@ -132,7 +132,7 @@ def test_an_epoch_fetches_its_chunks_once_resumed_anywhere(
 
 @pytest.mark.parametrize("kept", [1, 2, 8])
 def test_what_is_ahead_stays_within_the_cache(gs_bucket, local, kept):
-  url = reading_test.upload(local, f"{gs_bucket.root}/store")
+  url = store_kinds.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=kept))
   source = pipeline.batch_source(pipe)
   tokens = source.sources["text"].store.opened.tokens
@@ -146,7 +146,7 @@ def test_what_is_ahead_stays_within_the_cache(gs_bucket, local, kept):
 
 @pytest.mark.slow
 def test_a_worker_plans_its_own_steps_only(gs_bucket, local):
-  url = reading_test.upload(local, f"{gs_bucket.root}/store")
+  url = store_kinds.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, window_blocks=1))
   planned = 0
   for worker in range(4):
@@ -162,7 +162,7 @@ def test_a_worker_plans_its_own_steps_only(gs_bucket, local):
 
 @pytest.mark.slow
 def test_batches_wait_for_slow_answers_once_only(gs_bucket, local):
-  url = reading_test.upload(local, f"{gs_bucket.root}/store")
+  url = store_kinds.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=8))
   gs_bucket.clear()
   gs_bucket.delay_s = lambda request: 0.05
@@ -266,7 +266,7 @@ def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
   for names in (("store",), ("store", "other")):
     data = config("")
     for name in names:
-      reading_test.upload(tmp_path / name, f"{gs_bucket.root}/{name}")
+      store_kinds.upload(tmp_path / name, f"{gs_bucket.root}/{name}")
     both = [
       [f"{root}/{name}" for name in names]
       for root in (gs_bucket.root, tmp_path)

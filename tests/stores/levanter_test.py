@@ -19,11 +19,11 @@ FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "levanter"
 VOCAB = 100_000
 
 
-def documents():
+def documents(vocab_size=VOCAB):
   """What was written, as fixtures/README.md says."""
   rng = np.random.default_rng(7)
   return [
-    np.append(rng.integers(1, VOCAB, n), 0) for n in (5, 1, 40, 0, 300, 17)
+    np.append(rng.integers(1, vocab_size, n), 0) for n in (5, 1, 40, 0, 300, 17)
   ]
 
 
