@@ -93,7 +93,7 @@ def check(store, records=RECORDS):
     assert opened["margin"].read(i, i + 1).tolist() == [wanted["margin"]]
 
 
-@pytest.mark.parametrize("shard_bytes", [1, 2**20])
+@pytest.mark.parametrize("shard_bytes", [50, 2**20])
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "arrow"])
 def test_columns_of_each_kind_of_records(tmp_path, prepare, kind, shard_bytes):
   store, _ = prepare(
@@ -192,7 +192,7 @@ def test_a_batch_of_wide_columns_is_of_fewer_tokens(
   )
   store, _ = prepare(
     path, ids_key="input_ids", tokenizer=SPEC, column=("wide:float32[16384]",),
-    shard_bytes=2**40, workers=1,
+    shard_bytes=2**40, chunk=2**15, workers=1,
   )  # fmt: skip
   # The bytes of a batch without columns, of one document more at most.
   assert sum(sizes) == 6 * 16

@@ -44,7 +44,7 @@ def prepare(tmp_path):
   """Prepares a store with small shards, so that there are several parts."""
 
   def call(*inputs, output="out", report=lambda _: None, **changes):
-    options = {"shard_bytes": 16, "chunk": 8, **changes}
+    options = {"shard_bytes": 64, "chunk": 32, **changes}
     return run.prepare(
       run.Options(
         inputs=tuple(map(str, inputs)),
