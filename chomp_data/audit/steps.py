@@ -18,8 +18,9 @@ from chomp_data.plans import digests
 from chomp_data.plans import ledger
 from chomp_data.rows import spans as spans_lib
 
-# Rows that are planned at once.
+# The most rows that are planned at once, and how much blocks grow until then.
 BLOCK_ROWS = 65_536
+_GROWTH = 4
 
 
 def num_steps(*pipes: pipeline.Pipeline, steps: int | None) -> int:
@@ -109,9 +110,18 @@ def sample_numbers(pipe: pipeline.Pipeline, step: int) -> np.ndarray:
 def walk(
   pipe: pipeline.Pipeline, first: int, last: int
 ) -> Iterator[tuple[range, spans_lib.Spans]]:
-  """Yields steps first to last - 1 in blocks, and the spans of each block."""
-  for steps in ledger.groups(pipe.run_plan, first, last, BLOCK_ROWS):
-    yield steps, spans_of(pipe, steps.start, len(steps))
+  """Yields steps first to last - 1 in blocks, and the spans of each block.
+
+  The first block is one step and later ones grow, so that whoever looks for a
+  step near the first one does not wait for many.
+  """
+  block_rows = 1
+  while first < last:
+    steps = next(ledger.groups(pipe.run_plan, first, last, block_rows))
+    spans = spans_of(pipe, first, len(steps))
+    yield steps, spans
+    first = steps.stop
+    block_rows = min(_GROWTH * spans.num_rows, BLOCK_ROWS)
 
 
 def first_difference(

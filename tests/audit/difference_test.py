@@ -88,6 +88,33 @@ def pairs(draw, paths):
   return data, edited(draw, data, paths)
 
 
+@pytest.mark.parametrize("step", [0, 5])
+def test_few_rows_are_planned_where_runs_part_soon(paths, step, monkeypatch):
+  data = {
+    "seq_len": 16,
+    "global_batch_size": 4,
+    "seed": 0,
+    "sources": {name: {"store": paths[name]} for name in ("web", "code")},
+  }
+  stages = [(0, {"web": 1, "code": 1})], [(0, {"web": 1, "code": 1})]
+  stages[1].append((step, {"web": 1, "code": 9}))
+  runs = [
+    pipeline.build(data | {"mix": {"stages": own[-1:] if step == 0 else own}})
+    for own in stages
+  ]
+  planned = []
+  plan = pipeline.Pipeline.plan
+
+  def counted(run, first, count=1):
+    planned.append(count)
+    return plan(run, first, count)
+
+  monkeypatch.setattr(pipeline.Pipeline, "plan", counted)
+  found = steps_lib.first_difference(*runs, range(10**6))
+  assert found == step
+  assert max(planned) <= max(1, 4 * step)
+
+
 class Span(NamedTuple):
   """What a batch holds of a document, whatever its number."""
 
