@@ -10,6 +10,7 @@ other rows, are counted together where a range holds all of them.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
@@ -50,6 +51,34 @@ class Parts:
   document: np.ndarray
   begin: np.ndarray
   end: np.ndarray
+
+  def of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first part of each document and the one after its last.
+
+    Args:
+      documents: int64[M], in any order.
+    """
+    if self._first_of is None:
+      return (
+        np.searchsorted(self.document, documents),
+        np.searchsorted(self.document, documents, side="right"),
+      )
+    last = len(self._first_of) - 1
+    return (
+      self._first_of[np.minimum(documents, last)],
+      self._first_of[np.minimum(documents + 1, last)],
+    )
+
+  @functools.cached_property
+  def _first_of(self) -> np.ndarray | None:
+    """The first part of each document, where many have one: no bisection.
+
+    Of 10^6 documents in the order of a packed epoch that takes half the time.
+    """
+    num_documents = int(self.document[-1]) + 1 if len(self.document) else 0
+    if num_documents > 4 * len(self.document):
+      return None
+    return np.searchsorted(self.document, np.arange(num_documents + 1))
 
 
 def whole(document: np.ndarray) -> Parts:
@@ -435,8 +464,7 @@ def _held(
     The part, the row, and the tokens of the part in the span that are trained
     on.
   """
-  first = np.searchsorted(parts.document, spans.document)
-  end = np.searchsorted(parts.document, spans.document, side="right")
+  first, end = parts.of(spans.document)
   span, nth = ragged.elements(end - first)
   trained = np.zeros(len(spans), np.int64)
   if store is not None:
