@@ -13,6 +13,7 @@ import os
 import queue
 import time
 from typing import Any
+import weakref
 
 import jax
 
@@ -32,7 +33,7 @@ _STOP_WORKER_S = 2.0
 InputError = workers.InputError
 
 # Worker processes whose reader is known.
-_known: set[int] = set()
+_known: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _End:
@@ -118,7 +119,7 @@ class Reader:
           deadline = max(deadline, now + timeout_s)
         # What ends a worker's batches waits for its turn, however long those
         # of other workers take.
-        lost = len(self._dead()) > (self._memory.ended() if self._memory else 0)
+        lost = self._num_lost() > (self._memory.ended() if self._memory else 0)
         dead_since = (dead_since or now) if lost else None
         if dead_since and now - dead_since > DEAD_WORKER_GRACE_S:
           raise self._died(step) from None
@@ -163,7 +164,7 @@ class Reader:
         self._ready.get_nowait()
       except queue.Empty:
         self._thread.join(timeout=_POLL_S)
-        if self._dead() and not self._closing:
+        if self._num_lost() and not self._closing:
           # Grain waits for ever for a worker that is gone; so would a join.
           break
     for worker in self._known_workers():
@@ -210,11 +211,31 @@ class Reader:
 
   def _died(self, step: int) -> InputError:
     """Returns the error of workers that have ended."""
-    dead = self._dead()
+    dead, before = self._dead(), f"before step {step}"
+    if not dead:
+      return InputError(
+        f"{before} a loader worker ended as it began. See its log above; resume"
+        " from a checkpoint."
+      )
     numbers = ", ".join(str(worker.pid) for worker in dead)
-    who = f"before step {step} loader worker {numbers}"
     codes = [worker.exitcode or 0 for worker in dead]
-    return InputError(workers.died(who, codes))
+    return InputError(workers.died(f"{before} loader worker {numbers}", codes))
+
+  def _num_lost(self) -> int:
+    """Returns how many of this reader's processes have ended.
+
+    Python forgets a process that ends before it is listed here. It is missing
+    among those that live, where no other reader is starting workers.
+    """
+    num_dead = len(self._dead())
+    if self._memory is None:
+      return num_dead
+    alive = [
+      child
+      for number, child in self._children.items()
+      if (number in self._workers or child not in _known) and child.is_alive()
+    ]
+    return max(num_dead, self._memory.num_started() - len(alive))
 
   def _dead(self) -> list[Any]:
     """Returns this reader's processes that have ended."""
@@ -225,8 +246,8 @@ class Reader:
       dead
       + [
         child
-        for number, child in self._children.items()
-        if number not in _known and not child.is_alive()
+        for child in self._children.values()
+        if child not in _known and not child.is_alive()
       ][:absent]
     )
 
@@ -243,7 +264,7 @@ class Reader:
     for number in self._memory.processes():
       if number in self._children:
         self._workers[number] = self._children[number]
-        _known.add(number)
+        _known.add(self._children[number])
     return list(self._workers.values())
 
   def _put(self, item: Any) -> None:

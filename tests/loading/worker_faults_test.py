@@ -141,6 +141,44 @@ def test_a_worker_that_ends_by_itself_is_named_with_its_exit_code(data, how):
   assert "`config.data.worker_count` = 0" in told
 
 
+def end_in_a_worker():
+  if multiprocessing.parent_process() is not None:
+    os._exit(0)
+  return EndingAtOnce()
+
+
+class EndingAtOnce(grain.transforms.Map):
+  """Ends a worker as it begins, with the exit code that Grain ignores."""
+
+  fingerprint = None
+
+  def __reduce__(self):
+    return end_in_a_worker, ()
+
+  def map(self, element):
+    return element
+
+
+def test_a_worker_that_ended_before_its_batches_were_asked_for_is_an_error(
+  data,
+):
+  options = {**data, "epochs": None, "worker_count": 1, "timeout_s": 60.0}
+  before = set(multiprocessing.active_children())
+  with iterators.make_iterator(options, operations=[EndingAtOnce()]) as it:
+    it.start_prefetch()
+    started = set()
+    while not started:
+      started = set(multiprocessing.active_children()) - before
+    while started & set(multiprocessing.active_children()):
+      time.sleep(0.01)  # It is removed from the list when it has ended.
+    (worker,) = started
+    assert worker.exitcode == 0
+    began = time.monotonic()
+    with pytest.raises(feed.InputError, match="worker ended as it began"):
+      next(it)
+    assert time.monotonic() - began < 20
+
+
 def test_a_worker_that_is_killed_is_told_with_its_signal():
   told = workers.died("before step 3 loader worker 7, 8", [-signal.SIGKILL, 0])
   assert told.startswith(
