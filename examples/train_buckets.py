@@ -8,14 +8,14 @@
 
 Each batch is of one dataset and one size, so the step is compiled once for
 each size, and a mean over pixels lets one model read all of them. A checkpoint
-holds model, optimizer and input: run it again, and it goes on, also where it
+holds model, optimizer and input: run it again, and it continues, also where it
 was killed.
 """
 
 from collections.abc import Sequence
 import dataclasses
-import pathlib
-import sys
+import functools
+import os
 from typing import Any
 
 from absl import app
@@ -27,17 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
-import tqdm
 
 import chomp_data
 from chomp_data import cli
 from chomp_data import pipeline
-from chomp_data import process_input
 from chomp_data import schema
-from chomp_data import stores
-from chomp_data.loading import checkpoint
-from chomp_data.loading import feed
-from chomp_data.loading import state as state_lib
+from chomp_data.reference import train_options
+from chomp_data.reference import training
 
 _CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where checkpoints go.")
@@ -45,9 +41,10 @@ _DATASET_MIX = cli.define_dataset_mix()
 
 
 def _channels(value: Any) -> tuple[int, ...]:
-  if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+  channels = schema.sequence(schema.integer(1, 65_536)).convert(value)
+  if not channels:
     raise ValueError
-  return tuple(schema.integer(1, 65_536).convert(own) for own in value)
+  return channels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,167 +62,53 @@ class ModelOptions:
   num_labels: int = schema.required(schema.integer(1, 2**20))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizerOptions:
-  """The fields of `config.optimizer`.
-
-  Attributes:
-    learning_rate: Of Adam.
-  """
-
-  learning_rate: float = schema.option(2e-3, schema.number(1e-12, 1e3))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-  """The fields of `config.train`.
-
-  Attributes:
-    num_steps: Steps of the run, or None for all steps of the input.
-    log_every_steps: Steps between progress lines.
-    checkpoint_every_steps: Steps between checkpoints; the last step has one.
-  """
-
-  num_steps: int | None = schema.option(
-    None, schema.optional(schema.integer(1))
-  )
-  log_every_steps: int = schema.option(100, schema.integer(1))
-  checkpoint_every_steps: int = schema.option(100, schema.integer(1))
-
-
 _SECTIONS: dict[str, type] = {
   "model": ModelOptions,
-  "optimizer": OptimizerOptions,
-  "train": TrainOptions,
+  "optimizer": training.OptimizerOptions,
+  "train": train_options.TrainOptions,
+  "checkpoint": train_options.CheckpointOptions,
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class RunOptions:
-  """A whole run, checked.
-
-  Attributes:
-    pipe: Its input.
-    num_steps: Its steps.
-    model: The classifier.
-    optimizer: The optimizer.
-    train: The loop.
-  """
-
-  pipe: pipeline.Pipeline
-  num_steps: int
-  model: ModelOptions
-  optimizer: OptimizerOptions
-  train: TrainOptions
-
-
-def read(config: Any) -> RunOptions:
-  """Checks a whole config, its data included.
-
-  Args:
-    config: A ConfigDict with the sections `data`, `model`, `optimizer` and
-      `train`; the last two may be absent.
-
-  Raises:
-    ConfigError: If fields are wrong; all of them are listed.
-    StoreError: If a store cannot be opened.
-  """
-  problems, pipe, parts, unopened = [], None, {}, None
-  try:
-    pipe = chomp_data.build(config.get("data"))
-  except schema.ConfigError as error:
-    problems += error.problems
-  except stores.StoreError as error:
-    unopened = error
-  sections = config.to_dict()
-  known = ("data", *_SECTIONS)
-  problems += [
-    schema.unknown_key("config", str(name), known)
-    for name in sections
-    if name not in known
-  ]
+def read(config: Any) -> tuple[pipeline.Pipeline, dict[str, Any]]:
+  """Checks a whole config; returns its input, and its sections by name."""
+  config, problems = config.to_dict(), []
+  pipe = train_options.build_input(config, problems)
+  parts = train_options.read_sections(config, _SECTIONS, problems)
   if pipe is not None and pipe.sources:
-    raise schema.ConfigError(
-      [
-        "`config.data.buckets.kind` must be 'resolution' for this trainer,"
-        " which reads pictures, got rows of text. Train on text with"
-        " chomp-train."
-      ]
+    problems.append(
+      "`config.data.buckets.kind` must be 'resolution' for this trainer, which"
+      " reads pictures, got rows of text. Train on text with chomp-train."
     )
-  for name, cls in _SECTIONS.items():
-    parts[name], found = schema.read(
-      cls, sections.get(name) or {}, f"config.{name}"
-    )
-    problems += found
-  if pipe is not None and not problems:
-    problems += _field_problems(pipe) + _step_problems(pipe, parts["train"])
-  if unopened is not None:
-    if not problems:
-      raise unopened
-    problems += str(unopened).splitlines()
+  elif pipe is not None:
+    batch = pipe.batch(0)
+    pixels, label = batch.get("pixels"), batch.get("label")
+    if pixels is None or pixels.ndim != 4 or pixels.shape[-1] != 3:
+      shape = None if pixels is None else pixels.shape[1:]
+      problems.append(
+        "`config.data.buckets.fields` must name `pixels` of shape (height,"
+        f" width, 3) for this trainer, got {shape}. Add them."
+      )
+    if label is None or label.dtype != np.int32:
+      problems.append(
+        "`config.data.buckets.metadata` must name `label`, a whole number, for"
+        f" this trainer, got {None if label is None else label.dtype}. Add it."
+      )
+    if parts["train"]:
+      problems += train_options.step_problems(pipe, parts["train"])
   if problems or pipe is None:
     raise schema.ConfigError(problems)
-  num_steps = parts["train"].num_steps or pipe.num_steps
-  return RunOptions(pipe=pipe, num_steps=int(num_steps or 0), **parts)
-
-
-def _field_problems(pipe: pipeline.Pipeline) -> list[str]:
-  """Returns what samples lack to be pictures with labels."""
-  # The first sample of the first group that is not empty.
-  examples = (
-    process_input.examples(pipe, number) for number in range(len(pipe.buckets))
-  )
-  batch = next((own for found in examples for own in found.values()), {})
-  problems = []
-  pixels, label = batch.get("pixels"), batch.get("label")
-  if pixels is None or pixels.ndim != 4 or pixels.shape[-1] != 3:
-    shape = None if pixels is None else pixels.shape[1:]
-    problems.append(
-      "`config.data.buckets.fields` must name `pixels` of shape (height, width,"
-      f" 3) for this trainer, got {shape}. Add them."
-    )
-  if label is None or label.dtype != np.int32:
-    kind = None if label is None else label.dtype
-    problems.append(
-      "`config.data.buckets.metadata` must name `label`, a whole number, for"
-      f" this trainer, got {kind}. Add it."
-    )
-  return problems
-
-
-def _step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
-  """Returns where the input does not fit the steps of the run."""
-  if train.num_steps is None:
-    return [
-      "`config.train.num_steps` must be set where the input is endless, got"
-      " None. Set it, or `config.data.epochs`."
-    ] * (pipe.num_steps is None)
-  if pipe.num_steps is not None and train.num_steps > pipe.num_steps:
-    return [
-      "`config.train.num_steps` must be at most the input's steps, got"
-      f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
-      " `config.data.epochs`."
-    ]
-  for line in pipe.accounts.questions.unserved(train.num_steps):
-    logging.warning("%s", line)
-  return []
+  return pipe, parts
 
 
 class Classifier(nnx.Module):
   """Strided convolutions, a mean over what is left, and a linear layer."""
 
   def __init__(self, widths: Sequence[int], num_labels: int, rngs: nnx.Rngs):
-    """Initialises parameters.
-
-    Args:
-      widths: Channels after each convolution of stride 2.
-      num_labels: Classes.
-      rngs: Streams of randomness; `params` is used.
-    """
-    layers = []
-    for before, after in zip([3, *widths[:-1]], widths, strict=True):
-      layers.append(nnx.Conv(before, after, (3, 3), strides=2, rngs=rngs))
-    self.layers = nnx.List(layers)
+    self.layers = nnx.List(
+      nnx.Conv(before, after, (3, 3), strides=2, rngs=rngs)
+      for before, after in zip([3, *widths], widths, strict=False)
+    )
     self.head = nnx.Linear(widths[-1], num_labels, rngs=rngs)
 
   def __call__(self, pixels: jax.Array) -> jax.Array:
@@ -236,141 +119,102 @@ class Classifier(nnx.Module):
     return self.head(out.mean(axis=(1, 2)))
 
 
-class Trainer:
-  """Steps of one run; the batch axis is sharded over all devices."""
+def train_step(graph, optimizer, state, batch):
+  """Returns the state after a batch, and sums over it to log."""
+  params, moments = state
+  label = batch["label"]
+  real = batch["dataset_id"] >= 0  # Padding of a last batch is not learnt.
 
-  def __init__(self, model: ModelOptions, learning_rate: float):
-    """Initialises parameters and moments."""
-    self.mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
-    self.batch_sharding = self._sharding("data")
-    self._optimizer = optax.adam(learning_rate)
-    self._graph, params = nnx.split(
-      Classifier(model.widths, model.num_labels, nnx.Rngs(0))
-    )
-    # Placed as the step returns it, so that no bucket compiles twice.
-    placed = jax.device_put(params, self._sharding())
-    self.state = (placed, jax.jit(self._optimizer.init)(placed))
-    self.state = jax.device_put(self.state, self._sharding())
-    self.step = jax.jit(
-      self._step, donate_argnums=0, out_shardings=self._sharding()
-    )
+  def mean_loss(params):
+    logits = nnx.merge(graph, params)(batch["pixels"])
+    nll = optax.softmax_cross_entropy_with_integer_labels(logits, label)
+    right = (logits.argmax(axis=1) == label) & real
+    count = jnp.maximum(real.sum(), 1)
+    return jnp.where(real, nll, 0).sum() / count, right.sum() / count
 
-  def _sharding(self, *axes: str) -> jax.sharding.NamedSharding:
-    spec = jax.sharding.PartitionSpec(*axes)
-    return jax.sharding.NamedSharding(self.mesh, spec)
-
-  def _step(self, state, batch):
-    params, moments = state
-
-    def loss(params):
-      logits = nnx.merge(self._graph, params)(batch["pixels"])
-      nll = optax.softmax_cross_entropy_with_integer_labels(
-        logits, batch["label"]
-      )
-      real = batch["dataset_id"] >= 0  # Filler of a last batch is not learnt.
-      right = (logits.argmax(axis=1) == batch["label"]) & real
-      count = jnp.maximum(real.sum(), 1)
-      return jnp.where(real, nll, 0).sum() / count, right.sum() / count
-
-    label = batch["label"]
-    (value, right), grads = jax.value_and_grad(loss, has_aux=True)(params)
-    updates, moments = self._optimizer.update(grads, moments, params)
-    params = optax.apply_updates(params, updates)
-    return (params, moments), {
-      "loss": value,
-      "right": right,
-      "labels": jnp.stack([label.min(), label.max()]),
-    }
+  (loss, right), grads = jax.value_and_grad(mean_loss, has_aux=True)(params)
+  updates, moments = optimizer.update(grads, moments, params)
+  params = optax.apply_updates(params, updates)
+  sums = jnp.stack([jnp.ones(()), loss, right])
+  return (params, moments), (sums, jnp.stack([label.min(), label.max()]))
 
 
-def _check_labels(options: RunOptions, step: int, labels: np.ndarray) -> None:
-  """Raises ConfigError where a step has labels that the model has not.
+def train(pipe: pipeline.Pipeline, parts: dict[str, Any], workdir: str) -> None:
+  """Takes the steps that are left, and logs how each dataset goes.
 
   Args:
-    options: The run.
-    step: The step, for the message.
-    labels: int32[2], the least and the greatest.
-  """
-  most = options.model.num_labels
-  wrong = [label for label in labels.tolist() if not 0 <= label < most]
-  if wrong:
-    raise schema.ConfigError(
-      [
-        "`config.model.num_labels` must be above every label, and labels 0 or"
-        f" more, got {most} and label {wrong[-1]} of dataset"
-        f" {options.pipe.bucket_of(step)[0]!r} at step {step}. Raise it, or"
-        " correct the labels."
-      ]
-    )
-
-
-def train(options: RunOptions, workdir: pathlib.Path) -> None:
-  """Takes the steps that are left, and tells how each dataset goes.
-
-  Args:
-    options: The run.
+    pipe: The input.
+    parts: The sections of the config.
     workdir: Where checkpoints go, and come from.
 
   Raises:
     ConfigError: If a label is not of the model, or the checkpoint of another.
     StateError: If the checkpoint is of another input.
   """
-  pipe, total = options.pipe, options.num_steps
   logging.info("%s", pipe.describe())
-  trainer = Trainer(options.model, options.optimizer.learning_rate)
+  model, options = parts["model"], parts["train"]
+  total = int(options.num_steps or pipe.num_steps or 0)
+  mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
+  replicated = jax.sharding.NamedSharding(mesh, jax.P())
+  graph, params = nnx.split(
+    Classifier(model.widths, model.num_labels, nnx.Rngs(options.seed))
+  )
+  optimizer, _ = training.make_optimizer(parts["optimizer"], total)
+  # Placed as the step returns it, so that no bucket compiles twice.
+  state = jax.device_put((params, optimizer.init(params)), replicated)
+  step_of = jax.jit(
+    functools.partial(train_step, graph, optimizer),
+    donate_argnums=0,
+    out_shardings=replicated,
+  )
   manager = ocp.CheckpointManager(
-    workdir.resolve() / "checkpoints",
-    options=ocp.CheckpointManagerOptions(max_to_keep=2),
+    os.path.abspath(os.path.join(workdir, "checkpoints")),
+    options=ocp.CheckpointManagerOptions(max_to_keep=parts["checkpoint"].keep),
   )
-  with chomp_data.make_iterator(pipe, trainer.batch_sharding) as it, manager:
+  sharding = jax.sharding.NamedSharding(mesh, jax.P("data"))
+  with chomp_data.make_iterator(pipe, sharding) as batches, manager:
     if manager.latest_step() is not None:
-      _restore(manager, it, trainer, options.model)
-      logging.info("resumed at step %d", it.step)
-    sums: dict[str, list[float]] = {}
-    # disable=None: no bar where stderr is not a terminal.
-    bar = tqdm.trange(it.step, total, disable=None)
-    for step in bar:
-      trainer.state, metrics = trainer.step(trainer.state, next(it))
-      found = jax.device_get(metrics)
-      _check_labels(options, step, found["labels"])
-      own = sums.setdefault(str(pipe.bucket_of(step)[0]), [0, 0.0, 0.0])
-      for i, value in enumerate((1, found["loss"], found["right"])):
-        own[i] += float(value)
-      if (step + 1) % options.train.log_every_steps == 0 or step + 1 == total:
-        with bar.external_write_mode(sys.stderr):
-          for name, (count, loss, right) in sorted(sums.items()):
-            logging.info(
-              "step %d/%d: %s: %d batches, loss %.3f, %.1f%% right",
-              step + 1,
-              total,
-              name,
-              count,
-              loss / count,
-              right / count * 100,
-            )
+      state = _restore(manager, batches, state, model)
+      logging.info("resumed at step %d", batches.step)
+    sums: dict[str, np.ndarray] = {}
+    shapes = set()
+    while (step := batches.step) < total:
+      batch = next(batches)
+      state, (values, labels) = step_of(state, batch)
+      dataset = str(pipe.bucket_of(step)[0])
+      _check_labels(labels, model.num_labels, f"{dataset!r} at step {step}")
+      sums[dataset] = sums.get(dataset, 0) + np.asarray(values)
+      shapes.add(batch["pixels"].shape)
+      step += 1
+      if step % options.log_every_steps == 0 or step == total:
+        for name, (count, loss, right) in sorted(sums.items()):
+          logging.info(
+            "step %d/%d: %s: %d batches, loss %.3f, %.1f%% right",
+            *(step, total, name, count, loss / count, right / count * 100),
+          )
         sums.clear()
-      if (step + 1) % options.train.checkpoint_every_steps == 0:
-        _save(manager, it, trainer, options.model)
-    _save(manager, it, trainer, options.model)
-    logging.info("histogram: %s", pipe.accounts.histogram(it.step))
-    shapes = trainer.step._cache_size()  # pyright: ignore
-    logging.info("finished %d steps; %d shapes were compiled", it.step, shapes)
+      if step % parts["checkpoint"].every_steps == 0 or step == total:
+        args = ocp.args.Composite(
+          input=chomp_data.InputSave(batches),
+          model=ocp.args.StandardSave(state),
+          options=ocp.args.JsonSave(_record(model)),
+        )
+        manager.save(step, args=args)
+    logging.info("histogram: %s", pipe.accounts.histogram(batches.step))
+  logging.info("finished %d steps; compiled %d shapes", total, len(shapes))
 
 
-def _save(
-  manager: ocp.CheckpointManager, it: Any, trainer: Trainer, model: ModelOptions
-) -> None:
-  """Starts to write a checkpoint, unless the step has one."""
-  if it.step in manager.all_steps():
-    return
-  manager.save(
-    it.step,
-    args=ocp.args.Composite(
-      input=checkpoint.InputSave(it),
-      model=ocp.args.StandardSave(trainer.state),
-      options=ocp.args.JsonSave(_record(model)),
-    ),
-  )
+def _check_labels(labels: jax.Array, num_labels: int, place: str) -> None:
+  """Raises ConfigError where the least or greatest label is not below."""
+  wrong = [one for one in labels.tolist() if not 0 <= one < num_labels]
+  if wrong:
+    raise schema.ConfigError(
+      [
+        "`config.model.num_labels` must be above every label, and labels 0 or"
+        f" more, got {num_labels} and label {wrong[-1]} of dataset {place}."
+        " Raise it, or correct the labels."
+      ]
+    )
 
 
 def _record(model: ModelOptions) -> dict[str, Any]:
@@ -379,22 +223,14 @@ def _record(model: ModelOptions) -> dict[str, Any]:
 
 
 def _restore(
-  manager: ocp.CheckpointManager, it: Any, trainer: Trainer, model: ModelOptions
-) -> None:
-  """Puts input and model where the newest checkpoint was."""
+  manager: ocp.CheckpointManager, batches: Any, state: Any, model: ModelOptions
+) -> Any:
+  """Moves the input to the newest checkpoint; returns the state of that."""
   step = manager.latest_step()
-  try:
-    saved = manager.restore(
-      step,
-      args=ocp.args.Composite(
-        input=checkpoint.InputRestore(it), options=ocp.args.JsonRestore()
-      ),
-    )["options"]
-  except KeyError as error:
-    raise state_lib.StateError(
-      f"the checkpoint of step {step} must hold model, input and options, got"
-      f" {error}. Use another --workdir."
-    ) from error
+  args = ocp.args.Composite(
+    input=chomp_data.InputRestore(batches), options=ocp.args.JsonRestore()
+  )
+  saved = manager.restore(step, args=args)["options"]
   if saved != _record(model):
     raise schema.ConfigError(
       [
@@ -402,31 +238,18 @@ def _restore(
         f" got {_record(model)}. Use that model, or another --workdir."
       ]
     )
-  restored = manager.restore(
-    step,
-    args=ocp.args.Composite(model=ocp.args.StandardRestore(trainer.state)),
-  )
-  trainer.state = restored["model"]
+  args = ocp.args.Composite(model=ocp.args.StandardRestore(state))
+  return manager.restore(step, args=args)["model"]
 
 
 def main(argv: Sequence[str]) -> None:
   """Trains."""
-  if len(argv) > 1:
-    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  cli.refuse_arguments(argv[1:])
   if not _WORKDIR.value:
-    raise app.UsageError("--config and --workdir must be given.")
+    raise app.UsageError("`--workdir` must be given: checkpoints go there.")
   config = cli.config(_CONFIG, _DATASET_MIX, _SECTIONS)
   cli.log_project_messages(__file__)
-  try:
-    train(read(config), pathlib.Path(_WORKDIR.value))
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    state_lib.StateError,
-    feed.InputError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  train(*read(config), _WORKDIR.value)
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def get_config():
   assert "Trained 12 steps." in done.stdout
   report = (tmp_path / "run/report.txt").read_text()
   assert "coverage of a: 6 documents" in report
-  assert "perplexity by question" in report
+  assert "reads of a: " in report
 
 
 def two_exhausted(given, order):

@@ -23,7 +23,6 @@ import math
 import os
 import signal
 import socket
-import sys
 import time
 from typing import Any
 
@@ -34,8 +33,6 @@ from etils import epath
 import jax
 from jax.experimental import multihost_utils
 import orbax.checkpoint as ocp
-import rich.console
-import tqdm
 
 import chomp_data
 from chomp_data import cli
@@ -50,6 +47,7 @@ from chomp_data.loading import reads
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import curves
+from chomp_data.reference import evaluation
 from chomp_data.reference import held_out
 from chomp_data.reference import report
 from chomp_data.reference import span_losses
@@ -57,6 +55,7 @@ from chomp_data.reference import train_options
 from chomp_data.reference import training
 from chomp_data.reference import window_log
 from chomp_data.reference import workdir as workdir_lib
+from chomp_data.splice import source as splice_source
 from chomp_data.storage import opening
 from chomp_data.testing import batch_hashes
 
@@ -247,76 +246,69 @@ class Run:
       The state; `input.step` says how far it is.
     """
     options, total = self.options.train, self.options.num_steps
-    first, started = self.input.step, time.perf_counter()
+    first = self.input.step
     shapes: set[tuple[int, ...]] = set()
     for part in (self.log, self.curves, self.span_losses):
       part.begin(first)
     self.job.at(first)
-    with _bar(first, total) as bar:
-      while (step := self.input.step) < total:
-        batch = next(self.input)
-        if hashes is not None:
-          _write_hash(hashes, step, batch)
+    while (step := self.input.step) < total:
+      batch = next(self.input)
+      if hashes is not None:
+        _write_hash(hashes, step, batch)
+      began = time.perf_counter()
+      state, metrics = self.trainer.step(state, batch)
+      shape = batch["tokens"].shape
+      if shape not in shapes:
+        # Each bucket has one shape, and its first batch compiles: the call
+        # returns when that is done, before the step is.
+        seconds = time.perf_counter() - began
+        self.log.leave_out(seconds)
+        logging.info(
+          "step %d: compiled for batches of shape %s in %.1f s",
+          step,
+          shape,
+          seconds,
+        )
+      shapes.add(shape)
+      self._add_spans(self.log.add(metrics, math.prod(shape)))
+      step += 1
+      self.job.at(step)
+      stop = stopping(step)
+      saves = step % self.options.checkpoint.every_steps == 0
+      logs = step % options.log_every_steps == 0
+      if stop or saves or logs or step == total:
+        self._add_spans(self.log.flush())
+      if stop or saves or step == total:
+        self.save(step, state)
+      if logs or step == total:
+        self._log_window(step)
+      if self.options.evaluation.is_due(step, total):
         began = time.perf_counter()
-        state, metrics = self.trainer.step(state, batch)
-        shape = batch["tokens"].shape
-        if shape not in shapes and shapes:
-          # Each bucket has one shape, and its first batch compiles: the call
-          # returns when that is done, before the step is.
-          seconds = time.perf_counter() - began
-          self.log.leave_out(seconds)
-          logging.info(
-            "step %d: the first batch of shape %s, compiled in %.1f s",
-            step,
-            shape,
-            seconds,
-          )
-        shapes.add(shape)
-        self._add_spans(self.log.add(metrics, math.prod(shape)))
-        step += 1
-        bar.update()
-        self.job.at(step)
-        stop = stopping(step)
-        saves = step % self.options.checkpoint.every_steps == 0
-        logs = step % options.log_every_steps == 0
-        if step == first + 1 or stop or saves or logs or step == total:
-          self._add_spans(self.log.flush())
-        if step == first + 1:
-          logging.info(
-            "first step done after %.1f s, compiling included: loss %.4f",
-            time.perf_counter() - started,
-            self.log.loss,
-          )
-          # Compiling is not part of the speed.
-          self.log.restart(self.input.waits.seconds)
-        if stop or saves or step == total:
-          self.save(step, state)
-        if logs or step == total:
-          self._log_window(step, bar)
-        if self.options.evaluation.is_due(step, total):
-          began = time.perf_counter()
-          self._evaluate(step, state, bar)
-          self.log.leave_out(time.perf_counter() - began)
-        if step % options.document_loss_every_steps == 0 and step < total:
-          lines = report.document_lines(self.pipe, self.log.take_documents())
-          _log_lines(bar, f"loss by document up to step {step}", lines)
-        if stop:
-          break
+        self._evaluate(step, state)
+        self.log.leave_out(time.perf_counter() - began)
+      if step % options.document_loss_every_steps == 0 and step < total:
+        lines = report.document_lines(self.pipe, self.log.take_documents())
+        _log_lines(f"loss by document up to step {step}", lines)
+      if stop:
+        break
     self.run_directory.finish()
     return state
 
-  def finish(
-    self, state: training.TrainState, console: rich.console.Console
-  ) -> None:
+  def finish(self, state: training.TrainState) -> None:
     """Evaluates, and reports for people and for programs."""
     # More than num_steps where the checkpoint is of a longer run.
     step = self.input.step
-    scores = report.scores(
-      self.pipe,
-      self.trainer.model(state),
-      step,
-      self.trainer.batch_sharding,
-    )
+    model = self.trainer.model(state)
+    scores = {
+      name: evaluation.score(
+        model,
+        evaluation.batches_of(
+          splice_source.validation_of(source), self.pipe.global_batch_size
+        ),
+        self.trainer.batch_sharding,
+      )
+      for name, source in self.pipe.sources.items()
+    }
     if jax.process_index() != 0:
       return
     losses = self.log.take_documents()
@@ -327,35 +319,33 @@ class Run:
     pictured = report.draw(
       os.fspath(self.workdir / report.PICTURE), sources, history
     )
-    values = report.record(self.pipe, step, scores, read)
-    saved = saved_states.find(os.fspath(self.workdir))
-    values[certificate.FIELD] = certificate.records(
-      certificate.of_state(saved or {})
-    )
+    saved = saved_states.find(os.fspath(self.workdir)) or {}
+    values = {
+      "step": step,
+      "evaluation": {
+        name: {"validation grid": score.record()}
+        for name, score in scores.items()
+      },
+      "coverage_entropy": {one.source: one.entropy for one in read},
+      certificate.FIELD: certificate.records(certificate.of_state(saved)),
+    }
     if self.last_window is not None:
-      values |= report.progress_record(self.pipe, window, losses)
+      values |= window.record()
+      values["loss_by_document"] = report.document_records(self.pipe, losses)
     report.write_json(self.workdir / "metrics.json", values)
-    with open(self.workdir / _REPORT, "w") as file:
-      if losses:
-        lines = report.document_lines(self.pipe, losses)
-        file.write("\n  ".join(["loss by document, latest steps", *lines]))
-        file.write("\n")
-      file.write(coverage.report(self.pipe, read) + "\n")
-      file.write("\n".join([*reads.lines(self.input.reads), ""]))
-      rich.console.Console(file=file, width=100).print(
-        report.score_table(scores)
-      )
+    lines = [coverage.report(self.pipe, read), *reads.lines(self.input.reads)]
+    if losses:
+      texts = report.document_lines(self.pipe, losses)
+      lines.append("\n  ".join(["loss by document, latest steps", *texts]))
+    (self.workdir / _REPORT).write_text("\n".join([*lines, ""]))
     self.run_directory.finish()
     place = self.run_directory.path
-    lines = [
+    print(
       f"Trained {_counted(step, 'step')}.",
       *report.lines(sources, history),
       *([f"Picture: {place}/{report.PICTURE}"] * pictured),
-      f"Documents, and the loss of each kind of row: {place}/{_REPORT}; as"
-      f" JSON: {place}/metrics.json",
-    ]
-    console.print(
-      "\n".join(lines), markup=False, highlight=False, soft_wrap=True
+      f"Documents: {place}/{_REPORT}; as JSON: {place}/metrics.json",
+      sep="\n",
     )
 
   def _check_same_run(self, saved: dict[str, Any]) -> None:
@@ -377,53 +367,34 @@ class Run:
   def _add_spans(self, metrics: window_log.Metrics | None) -> None:
     self.span_losses.add(metrics, self.input.shards)
 
-  def _log_window(self, step: int, bar: tqdm.tqdm) -> None:
+  def _log_window(self, step: int) -> None:
     if not self.log.steps:
       return
     window = self.log.take(step, self.input.waits.seconds)
     self.last_window = window
-    if bar.disable:
-      logging.info("step %d/%d: %s", step, self.options.num_steps, window)
-    else:
-      bar.set_postfix_str(str(window))
+    logging.info("step %d/%d: %s", step, self.options.num_steps, window)
     points = window.curves(self.input)
     self.curves.add(step, points)
     self.metrics.tell({name: points[name] for name in _METRICS}, window.sources)
     lines = window.bucket_lines()
     if self.pipe.accounts.questions.stages:
-      lines = window.source_lines() + lines
-    _log_lines(bar, f"by source up to step {step}", lines)
+      lines = window_log.source_table(window.sources) + lines
+    _log_lines(f"by source up to step {step}", lines)
 
-  def _evaluate(
-    self, step: int, state: training.TrainState, bar: tqdm.tqdm
-  ) -> None:
+  def _evaluate(self, step: int, state: training.TrainState) -> None:
     points, documents = self.evaluation.measure(self.trainer.model(state), step)
-    if not points:
-      return
     self.curves.add(step, points)
     for kind, records in documents.items():
       self.curves.add_documents(step, kind, records)
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in points.items())
-    _log_lines(bar, f"step {step}: {shown}")
+    shown = [f"{name} {value:.4f}" for name, value in points.items()]
+    _log_lines(f"evaluation at step {step}", shown)
 
 
-def _log_lines(
-  bar: tqdm.tqdm, title: str, lines: Iterable[str] | None = None
-) -> None:
-  """Logs a title alone, or with lines below it where there are any."""
-  texts = list(lines or ())
-  if jax.process_index() != 0 or (lines is not None and not texts):
-    return
-  with bar.external_write_mode(sys.stderr):
-    logging.info("%s", "\n  ".join([title + ":" * bool(texts), *texts]))
-
-
-def _bar(first: int, total: int) -> tqdm.tqdm:
-  """Returns a bar on a terminal, and a silent one in a log."""
-  hidden = not sys.stderr.isatty() or jax.process_index() != 0
-  return tqdm.tqdm(
-    initial=first, total=total, unit="step", disable=hidden, dynamic_ncols=True
-  )
+def _log_lines(title: str, lines: Iterable[str]) -> None:
+  """Logs lines below a title where there are any, on process 0."""
+  texts = list(lines)
+  if texts and jax.process_index() == 0:
+    logging.info("%s", "\n  ".join([f"{title}:", *texts]))
 
 
 def _counted(count: int, noun: str, ending: str = "s") -> str:
@@ -474,7 +445,6 @@ def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
 
 def train(options: train_options.RunOptions, workdir: str) -> int:
   """Runs what is left of a run; returns the exit status."""
-  console = rich.console.Console()
   run = Run(options, workdir)
   logging.info("%s", run.pipe.describe())
   logging.info(
@@ -522,7 +492,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
         run.input.step,
       )
       return 128 + number
-    run.finish(state, console)
+    run.finish(state)
   logging.info(
     "finished %s; compiled %s",
     _counted(run.input.step, "step"),

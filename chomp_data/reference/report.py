@@ -1,11 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a run: on one screen, as a picture, as text and as JSON.
+"""The end of a run: on one screen, as a picture and as JSON.
 
 Screen and picture show the loss, how full rows were and the tokens of each
-source; they are made of what a run logs, the points of `curves.jsonl`. Text
-(scores, losses by document, coverage) is for people, JSON for programs; they
-hold the same numbers.
+source; they are made of what a run logs, the points of `curves.jsonl`.
 """
 
 from collections.abc import Iterator
@@ -19,21 +17,15 @@ from typing import Any
 
 from absl import logging
 from etils import epath
-import jax
 import numpy as np
-import rich.table
 
 from chomp_data import pipeline
 from chomp_data.audit import coverage as coverage_lib
 from chomp_data.reference import curves as curves_lib
-from chomp_data.reference import decoder as decoder_lib
-from chomp_data.reference import evaluation
 from chomp_data.reference import window_log
-from chomp_data.splice import source as splice_source
 from chomp_data.storage import publish
 
 DocumentLosses = Mapping[window_log.Document, tuple[float, int]]
-Scores = Mapping[str, Mapping[str, evaluation.Score]]
 Points = Sequence[Mapping[str, Any]]
 
 PICTURE = "summary.png"
@@ -42,61 +34,6 @@ _SIZE = (11, 3.4)  # inches
 _DPI = 120
 _MOST_SOURCES = 10  # Named and coloured; a mix of more shows its largest.
 _MOST_DOCUMENTS = 20
-# Of a score.
-_FIGURES = {
-  "perplexity": "{:.3f}",
-  "loss": "{:.4f}",
-  "tokens": "{:,}",
-  "rows": "{:,}",
-}
-
-
-def scores(
-  pipe: pipeline.Pipeline,
-  model: decoder_lib.Decoder,
-  num_steps: int,
-  sharding: jax.sharding.Sharding,
-) -> dict[str, dict[str, evaluation.Score]]:
-  """Returns every question's score, by source.
-
-  Args:
-    pipe: The run.
-    model: Its decoder.
-    num_steps: Steps it was trained for.
-    sharding: Of the batch axis.
-  """
-  seen = evaluation.trained(pipe, num_steps)
-  return {
-    name: {
-      question: evaluation.score(
-        model, evaluation.batches_of(rows, pipe.global_batch_size), sharding
-      )
-      for question, rows in {
-        **evaluation.grids(source, seen[name]),
-        evaluation.VALIDATION: splice_source.validation_of(source),
-      }.items()
-    }
-    for name, source in pipe.sources.items()
-  }
-
-
-def score_table(scores: Scores) -> rich.table.Table:
-  """Returns the scores, one line per question."""
-  table = rich.table.Table(title="perplexity by question", title_justify="left")
-  table.add_column("source", overflow="fold")
-  table.add_column("question")
-  for name in _FIGURES:
-    table.add_column(name, justify="right")
-  for source, questions in scores.items():
-    for question, score in questions.items():
-      figures = _figures(score)
-      texts = [form.format(figures[name]) for name, form in _FIGURES.items()]
-      table.add_row(source, question, *texts)
-  return table
-
-
-def _figures(score: evaluation.Score) -> dict[str, float]:
-  return {name: getattr(score, name) for name in _FIGURES}
 
 
 def document_lines(
@@ -112,58 +49,19 @@ def document_lines(
     yield f"... {len(worst) - _MOST_DOCUMENTS} more documents"
 
 
-def record(
-  pipe: pipeline.Pipeline,
-  step: int,
-  scores: Scores,
-  read: Sequence[coverage_lib.Coverage],
-) -> dict[str, Any]:
-  """Returns what can be said of a finished run at any time, as JSON values."""
-  return {
-    "step": step,
-    "evaluation": {
-      source: {name: _figures(score) for name, score in questions.items()}
-      for source, questions in scores.items()
-    },
-    "coverage": {
-      one.source: [
-        {
-          "document": document,
-          "id": pipe.sources[one.source].store.document_ids([document])[0],
-          "length": int(one.length[i]),
-          "rows": int(one.rows[i]),
-          "tokens": int(one.tokens[i]),
-          "distinct_tokens": int(one.distinct[i]),
-        }
-        for i, document in enumerate(one.document.tolist())
-      ]
-      for one in read
-    },
-    "coverage_entropy": {one.source: one.entropy for one in read},
-  }
-
-
-def progress_record(
-  pipe: pipeline.Pipeline, window: window_log.Window, losses: DocumentLosses
-) -> dict[str, Any]:
-  """Returns how a run's last steps went, as JSON values."""
-  out = {
-    "loss": window.loss,
-    "tokens_per_second": window.tokens_per_second,
-    "positions_per_second": window.positions_per_second,
-    "wait_share": window.wait_share,
-    "loss_by_document": [
-      {
-        "source": pipe.source_names[source],
-        "document": document,
-        "loss": loss,
-        "tokens": tokens,
-      }
-      for (source, document), (loss, tokens) in losses.items()
-    ],
-    "by_source": window.sources,
-  }
-  return out if window.buckets is None else {**out, "by_bucket": window.buckets}
+def document_records(
+  pipe: pipeline.Pipeline, losses: DocumentLosses
+) -> list[dict[str, Any]]:
+  """Returns loss by document, as JSON values."""
+  return [
+    {
+      "source": pipe.source_names[source],
+      "document": document,
+      "loss": loss,
+      "tokens": tokens,
+    }
+    for (source, document), (loss, tokens) in losses.items()
+  ]
 
 
 def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
@@ -248,24 +146,15 @@ def lines(read: Sequence[Mapping[str, Any]], history: Points) -> list[str]:
     read: Of `sources`.
     history: Of `points`.
   """
-  width = max(len("source"), *(len(source["name"]) for source in read))
-  form = f"{{:<{width}}}  {{:>12}}  {{:>6}}  {{:>6}}  {{:>9}}  {{:>6}}"
-  form += "  {:>11}  {:>6}"
-  heads = ("tokens", "share", "wanted", "documents", "epochs", "rows filled")
-  out = [form.format("source", *heads, "loss")]
-  out += [
-    form.format(
-      source["name"],
-      f"{source['tokens']:,}",
-      f"{source['share']:.1%}",
-      f"{source['intended_share']:.1%}",
-      f"{source['documents']:,}",
-      f"{source['epochs']:.2f}",
-      "-" if source["filled"] is None else f"{source['filled']:.1%}",
-      "-" if math.isnan(source["loss"]) else f"{source['loss']:.2f}",
-    )
-    for source in read[:_MOST_SOURCES]
-  ]
+  shown = {source["name"]: source for source in read[:_MOST_SOURCES]}
+  out = window_log.source_table(
+    shown,
+    documents={name: f"{s['documents']:,}" for name, s in shown.items()},
+    filled={
+      name: "-" if s["filled"] is None else f"{s['filled']:.1%}"
+      for name, s in shown.items()
+    },
+  )
   if len(read) > _MOST_SOURCES:
     out.append(f"... and {len(read) - _MOST_SOURCES} more sources")
   alone = [source for source in read if source["filled_alone"] is not None]

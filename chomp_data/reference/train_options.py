@@ -115,51 +115,17 @@ def read(config: Any) -> RunOptions:
     StoreError: If a store cannot be opened.
   """
   config = config.to_dict() if hasattr(config, "to_dict") else config
-  known = ("data", *SECTIONS)
-  problems = [
-    schema.unknown_key("config", str(name), known)
-    for name in config
-    if name not in known
-  ]
-  pipe: pipeline.Pipeline | None = None
-  try:
-    built = pipeline.build(config.get("data"))
-    if built.sources:
-      pipe = built
-    else:
-      problems.append(
-        "`config.data.buckets.kind` must be 'length' for the reference trainer,"
-        " whose decoder reads tokens, got 'resolution'. Train on arrays with"
-        " examples/train_buckets.py."
-      )
-    problems += [
-      f"`config.data.sources.{name}` must be documents for the reference"
-      " trainer, whose loss trains on all answers alike, got preference pairs."
-      " Train with examples/dpo.py."
-      for name, source in built.sources.items()
-      if source.store.opened.pairs
-    ]
-    layout = built.run_options.sequence_layout
-    if layout is not None and not layout.is_contiguous:
-      problems.append(
-        "`config.data.sequence_layout.kind` must be 'contiguous' for the"
-        " reference trainer, whose decoder reads columns in order, got"
-        f" {layout.kind!r}. Unset the section."
-      )
-  except schema.ConfigError as error:
-    problems += error.problems
-  parts: dict[str, Any] = {}
-  for name, cls in SECTIONS.items():
-    section = config.get(name) or {}
-    if name == "model" and isinstance(section, Mapping):
-      # Sizes that the input knows; 1 stands in where the input is wrong.
-      section = {
-        "vocab_size": pipe.vocab_size if pipe else 1,
-        "max_positions": pipe.seq_len if pipe else 1,
-        **section,
-      }
-    parts[name], built = schema.read(cls, section, f"config.{name}")
-    problems += built
+  problems: list[str] = []
+  pipe = build_input(config, problems)
+  if pipe is not None and (wrong := _kind_problems(pipe)):
+    problems += wrong
+    pipe = None
+  # Sizes that the input knows; 1 stands in where the input is wrong.
+  sizes = {
+    "vocab_size": pipe.vocab_size if pipe else 1,
+    "max_positions": pipe.seq_len if pipe else 1,
+  }
+  parts = read_sections(config, SECTIONS, problems, {"model": sizes})
   if parts["model"]:
     problems += parts["model"].problems("config.model")
   if parts["evaluation"]:
@@ -167,58 +133,127 @@ def read(config: Any) -> RunOptions:
       "config.evaluation", pipe.seq_len if pipe else None
     )
   if pipe and parts["model"] and parts["train"]:
-    problems += _input_problems(pipe, parts["model"], parts["train"])
+    problems += _input_problems(pipe, parts["model"])
+    problems += step_problems(pipe, parts["train"])
   if problems or pipe is None:
     raise schema.ConfigError(problems)
   num_steps = parts["train"].num_steps or pipe.num_steps
   return RunOptions(pipe=pipe, num_steps=int(num_steps or 0), **parts)
 
 
-def _input_problems(
-  pipe: pipeline.Pipeline,
-  model: decoder_lib.DecoderConfig,
-  train: TrainOptions,
-) -> list[str]:
-  """Returns where the input and the other sections do not fit."""
-  problems = []
+def build_input(
+  config: Mapping[str, Any], problems: list[str]
+) -> pipeline.Pipeline | None:
+  """Returns the input of a config, or None and adds what is wrong with it.
+
+  Raises:
+    StoreError: If a store cannot be opened.
+  """
+  try:
+    return pipeline.build(config.get("data"))
+  except schema.ConfigError as error:
+    problems += error.problems
+    return None
+
+
+def read_sections(
+  config: Mapping[str, Any],
+  sections: Mapping[str, type],
+  problems: list[str],
+  defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+  """Reads what a config has beside `data`.
+
+  Args:
+    config: The sections by name; those that are absent have their defaults.
+    sections: The class of each section.
+    problems: Gets what is wrong, unknown sections too.
+    defaults: Values of fields that are not set, by section.
+
+  Returns:
+    The options of each section, None where they are wrong.
+  """
+  known = ("data", *sections)
+  problems += [
+    schema.unknown_key("config", str(name), known)
+    for name in config
+    if name not in known
+  ]
+  parts = {}
+  for name, cls in sections.items():
+    section = config.get(name) or {}
+    if isinstance(section, Mapping):
+      section = {**(defaults or {}).get(name, {}), **section}
+    parts[name], wrong = schema.read(cls, section, f"config.{name}")
+    problems += wrong
+  return parts
+
+
+def _kind_problems(pipe: pipeline.Pipeline) -> list[str]:
+  """Returns what the decoder cannot be trained on."""
+  if not pipe.sources:
+    return [
+      "`config.data.buckets.kind` must be 'length' for the reference trainer,"
+      " whose decoder reads tokens, got 'resolution'. Train on arrays with"
+      " examples/train_buckets.py."
+    ]
+  problems = [
+    f"`config.data.sources.{name}` must be documents for the reference"
+    " trainer, whose loss trains on all answers alike, got preference pairs."
+    " Train with examples/dpo.py."
+    for name, source in pipe.sources.items()
+    if source.store.opened.pairs
+  ]
+  layout = pipe.run_options.sequence_layout
+  if layout is not None and not layout.is_contiguous:
+    problems.append(
+      "`config.data.sequence_layout.kind` must be 'contiguous' for the"
+      " reference trainer, whose decoder reads columns in order, got"
+      f" {layout.kind!r}. Unset the section."
+    )
   if pipe.run_options.data.batch_format != "canonical":
     problems.append(
       "`config.data.batch_format` must be 'canonical' for the reference"
       f" trainer, got {pipe.run_options.data.batch_format!r}. Unset it."
     )
+  return problems
+
+
+def _input_problems(
+  pipe: pipeline.Pipeline, model: decoder_lib.DecoderConfig
+) -> list[str]:
+  """Returns where the model is too small for the input."""
   longest = "`config.data.seq_len`"
   if pipe.run_options.kind != "rows":
     longest = "the longest of `config.data.buckets.lengths`"
-  for name, least, what in (
-    ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
-    ("max_positions", pipe.seq_len, longest),
-  ):
-    value = getattr(model, name)
-    if value < least:
-      problems.append(
-        f"`config.model.{name}` must be at least {what}, got {value} < {least}."
-        " Raise it, or leave it out."
-      )
-  if train.num_steps is None and pipe.num_steps is None:
-    problems.append(
+  return [
+    f"`config.model.{name}` must be at least {what}, got {value} < {least}."
+    " Raise it, or leave it out."
+    for name, least, what in (
+      ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
+      ("max_positions", pipe.seq_len, longest),
+    )
+    if (value := getattr(model, name)) < least
+  ]
+
+
+def step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
+  """Returns where the input has too few steps; logs what they leave out."""
+  if train.num_steps is None:
+    return [
       "`config.train.num_steps` must be set where the input is endless, got"
       " None. Set it, or `config.data.epochs`."
-    )
-  if (
-    train.num_steps is not None
-    and pipe.num_steps is not None
-    and train.num_steps > pipe.num_steps
-  ):
-    problems.append(
+    ] * (pipe.num_steps is None)
+  if pipe.num_steps is not None and train.num_steps > pipe.num_steps:
+    return [
       "`config.train.num_steps` must be at most the input's steps, got"
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
-    )
-  elif train.num_steps is not None:
-    questions, max_epochs = pipe.accounts.questions, pipe.run_options.max_epochs
-    for line in [
-      *questions.unserved(train.num_steps),
-      *questions.repeat_warnings(train.num_steps, max_epochs),
-    ]:
-      logging.warning("%s", line)
-  return problems
+    ]
+  questions, max_epochs = pipe.accounts.questions, pipe.run_options.max_epochs
+  for line in [
+    *questions.unserved(train.num_steps),
+    *questions.repeat_warnings(train.num_steps, max_epochs),
+  ]:
+    logging.warning("%s", line)
+  return []

@@ -199,7 +199,7 @@ class Trainer:
       )
     self._config = config
     self._by_token = by_token
-    self._optimizer, self._schedule = _optimizer(options, num_steps)
+    self._optimizer, self._schedule = make_optimizer(options, num_steps)
     self.mesh = mesh
     self.batch_sharding: jax.sharding.NamedSharding = _sharding(mesh, _AXIS)
     abstract = nnx.eval_shape(
@@ -299,9 +299,10 @@ def data_mesh() -> jax.sharding.Mesh:
   return jax.sharding.Mesh(np.asarray(jax.devices()), (_AXIS,))
 
 
-def _optimizer(
+def make_optimizer(
   options: OptimizerOptions, num_steps: int
 ) -> tuple[optax.GradientTransformation, Callable]:
+  """Returns AdamW, and its learning rate by step: a warm-up and a cosine."""
   schedule = optax.warmup_cosine_decay_schedule(
     init_value=0.0,
     peak_value=options.learning_rate,

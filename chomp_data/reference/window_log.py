@@ -13,7 +13,6 @@ from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import functools
 import itertools
 import math
 import time
@@ -56,9 +55,8 @@ class Window:
     wait_share: Fraction of wall time spent waiting for input.
     sources: For each source `rows`, `tokens`, `loss_tokens` and `epochs` taken
       since the start, the window's `loss` (NaN for none), and shares in the
-      mix's unit: `window_share` and what was intended, `window_intended`;
-      since the start `share` and `intended_share`. Intended are means over
-      steps.
+      mix's unit: `window_share`, and since the start `share` and what was
+      intended, `intended_share`, which is a mean over steps.
     buckets: For each bucket the window's `batches`, their `share` of all and
       mean `loss`; since the start `passes` by source. None without buckets.
     stages: A line for each stage of buckets that began.
@@ -85,17 +83,17 @@ class Window:
       text += f", {self.all_masked} steps without a trained token"
     return text
 
-  def source_lines(self) -> list[str]:
-    """Returns one line per source, for the log."""
-    return [
-      f"source {name}: rows {record['rows']:,}, tokens"
-      f" {_count(record['tokens'])}, epochs {record['epochs']:.4g},"
-      f" loss {_text(record['loss'])}, share"
-      f" {record['window_share']:.2%} of {record['window_intended']:.2%}"
-      f" intended, since the start {record['share']:.2%} of"
-      f" {record['intended_share']:.2%} intended"
-      for name, record in self.sources.items()
-    ]
+  def record(self) -> dict[str, Any]:
+    """Returns how the steps went, as JSON values."""
+    record = {
+      "loss": self.loss,
+      "tokens_per_second": self.tokens_per_second,
+      "positions_per_second": self.positions_per_second,
+      "wait_share": self.wait_share,
+      "by_source": self.sources,
+      "by_bucket": self.buckets,
+    }
+    return {name: value for name, value in record.items() if value is not None}
 
   def bucket_lines(self) -> list[str]:
     """Returns one line per bucket, after those of stages that began."""
@@ -174,23 +172,20 @@ class WindowLog:
   def __init__(self, pipe: pipeline.Pipeline, first_step: int = 0):
     """Starts a window at a step of a run."""
     self._pipe = pipe
-    # Intended shares summed over the steps before one.
-    self._summed = (0, np.zeros(len(pipe.source_names)))
     self._pending: tuple[int, Mapping[str, Any]] | None = None
     self.begin(first_step)
 
   def begin(self, step: int) -> None:
     """Starts a window at a step."""
     self._first = self._next = step
-    self._by_key, self._documents = _Sums(), _Sums()
-    self.restart(0.0)
+    # Summed over the steps before the window.
+    self._intended = _intended(self._pipe, 0, step)
+    self._documents = _Sums()
+    self._start(0.0)
 
-  def restart(self, wait_s: float) -> None:
-    """Leaves the steps so far out of the sums over all, as of their speed.
-
-    Args:
-      wait_s: Seconds waited for input so far.
-    """
+  def _start(self, wait_s: float) -> None:
+    """Starts the sums of a window; `wait_s` was waited for input so far."""
+    self._by_key = _Sums()
     self._began, self._wait_s = time.perf_counter(), wait_s
     self.steps: int = 0
     self._all_masked = self._positions = 0
@@ -287,8 +282,8 @@ class WindowLog:
       buckets=None if is_rows else self._buckets(step),
       stages=() if is_rows else self._stages(step),
     )
-    self._first, self._by_key = step, _Sums()
-    self.restart(wait_s)
+    self._first = step
+    self._start(wait_s)
     return window
 
   def take_documents(self) -> dict[Document, tuple[float, int]]:
@@ -301,9 +296,7 @@ class WindowLog:
     begun, first, now = (self._units(at) for at in (0, self._first, step))
     window = {name: now[name] - first[name] for name in now}
     since = {name: now[name] - begun[name] for name in now}
-    meant = self._intended(self._first, step)
-    meant_since = self._intended(0, self._first) + meant
-    self._summed = (step, meant_since)
+    self._intended = self._intended + _intended(self._pipe, self._first, step)
     return {
       name: {
         "rows": accounts[name].rows,
@@ -311,9 +304,8 @@ class WindowLog:
         "loss_tokens": accounts[name].loss_tokens,
         "epochs": accounts[name].epochs,
         "loss": self._by_key.loss(i),
-        "window_intended": float(meant[i]) / max(step - self._first, 1),
         "window_share": window[name] / max(sum(window.values()), 1),
-        "intended_share": float(meant_since[i]) / max(step, 1),
+        "intended_share": float(self._intended[i]) / max(step, 1),
         "share": since[name] / max(sum(since.values()), 1),
       }
       for i, name in enumerate(self._pipe.source_names)
@@ -351,27 +343,57 @@ class WindowLog:
     consumed = self._pipe.accounts.questions.consumed(step)
     return {name: source.units for name, source in consumed.items()}
 
-  def _intended(self, first: int, last: int) -> np.ndarray:
-    """Returns intended shares summed over steps first .. last - 1."""
-    questions = self._pipe.accounts.questions
-    if first == 0 and self._summed[0] == last:
-      return self._summed[1]
 
-    @functools.cache
-    def share(step: int) -> np.ndarray:
-      intended = questions.intended(step)
-      return np.asarray([intended[name] for name in self._pipe.source_names])
+def source_table(
+  sources: Mapping[str, Mapping[str, Any]],
+  **more: Mapping[str, str],
+) -> list[str]:
+  """Returns a table of sources, as lines of aligned columns.
 
-    total = np.zeros(len(self._pipe.source_names))
-    if first == last:
-      return total
-    begins = {
-      self._pipe.run_plan.steps.before(at) for at, _ in questions.stages
-    }
-    starts = sorted(at for at in begins if first < at < last)
-    for begin, end in itertools.pairwise([first, *starts, last]):
+  Args:
+    sources: Of a `Window`.
+    **more: Texts of further columns, by source.
+  """
+  rows = [["source", "tokens", "share", "wanted", "epochs", "loss", *more]]
+  rows += [
+    [
+      name,
+      "unknown" if record["tokens"] is None else f"{record['tokens']:,}",
+      f"{record['share']:.2%}",
+      f"{record['intended_share']:.2%}",
+      f"{record['epochs']:.4g}",
+      _text(record["loss"]),
+      *(texts[name] for texts in more.values()),
+    ]
+    for name, record in sources.items()
+  ]
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return [
+    "  ".join(
+      [
+        name.ljust(widths[0]),
+        *map(str.rjust, texts, widths[1:]),
+      ]
+    )
+    for name, *texts in rows
+  ]
+
+
+def _intended(pipe: pipeline.Pipeline, first: int, last: int) -> np.ndarray:
+  """Returns intended shares summed over steps first .. last - 1."""
+  questions = pipe.accounts.questions
+
+  def share(step: int) -> np.ndarray:
+    intended = questions.intended(step)
+    return np.asarray([intended[name] for name in pipe.source_names])
+
+  total = np.zeros(len(pipe.source_names))
+  begins = {pipe.run_plan.steps.before(at) for at, _ in questions.stages}
+  starts = sorted(at for at in begins if first < at < last)
+  for begin, end in itertools.pairwise([first, *starts, last]):
+    if begin < end:
       total += _summed(share, begin, end)
-    return total
+  return total
 
 
 def _summed(
@@ -391,10 +413,6 @@ def _summed(
 def _weight(metrics: Metrics, what: str) -> np.ndarray:
   """Returns what rows or documents weigh: their tokens, unless more is said."""
   return metrics.get(f"{what}_weight", metrics[f"{what}_tokens"])
-
-
-def _count(tokens: int | None) -> str:
-  return "unknown" if tokens is None else f"{tokens:,}"
 
 
 def _text(loss: float) -> str:

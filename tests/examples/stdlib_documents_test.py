@@ -127,7 +127,7 @@ def test_the_main_job_ends_with_a_picture_and_one_screen_of_text(
   assert set(rows) == set(stdlib_documents.KINDS)
   shares = [float(row[2].rstrip("%")) for row in rows.values()]
   assert np.isclose(sum(shares), 100, atol=0.2)
-  assert rows["classes"][3] == "20.0%"
+  assert rows["classes"][3] == "20.00%"
   picture = (tmp_path / "summary.png").read_bytes()
   assert picture.startswith(b"\x89PNG")
 

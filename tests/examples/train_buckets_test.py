@@ -76,7 +76,7 @@ def test_the_example_trains_and_resumes(tmp_path, drawn):
   histogram = re.search(r"histogram: (.*)", out)[1]
   assert "'digits'" in histogram
   assert "'64x64'" in histogram
-  compiled = int(re.search(r"; (\d+) shapes were compiled", out)[1])
+  compiled = int(re.search(r"; compiled (\d+) shapes", out)[1])
   assert 1 <= compiled <= 4
   other = told(tmp_path, stores, "--config.model.widths=(8,)")
   assert "`config.model` must be {" in other
@@ -96,7 +96,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, drawn):
     tmp_path,
     drawn,
     "--config.train.num_steps=100000",
-    "--config.train.checkpoint_every_steps=4",
+    "--config.checkpoint.every_steps=4",
   )
   with subprocess.Popen(
     [sys.executable, *args], cwd=ROOT, stderr=subprocess.DEVNULL
@@ -129,15 +129,11 @@ def test_a_mix_in_one_line_takes_the_place_of_the_configs(tmp_path, drawn):
   assert "'plots'" not in out
 
 
-def test_wrong_options_and_stores_are_told_together(tmp_path, drawn):
+def test_stores_that_cannot_be_opened_are_told_together(tmp_path, drawn):
   stores = {name: tmp_path / name for name in drawn}
-  out = told(
-    tmp_path, stores, "--config.model={'num_labels': 0, 'widths': (8,)}"
-  )
-  assert "3 fields of the config are wrong" in out
-  assert "`config.model.num_labels` must be" in out
+  out = told(tmp_path, stores)
   for name, path in stores.items():
-    assert f"- config.data.sources.{name}.store: {path} " in out
+    assert f"config.data.sources.{name}.store: {path} " in out
 
 
 @pytest.mark.slow
@@ -175,12 +171,13 @@ def config_of(drawn, **fields):
 
 
 def test_the_shipped_config_is_read(drawn):
-  options = train_buckets.read(config_of(drawn))
-  assert options.num_steps == 12
-  assert options.model.widths == (8, 16)
+  _, parts = train_buckets.read(config_of(drawn))
+  assert parts["train"].num_steps == 12
+  assert parts["model"].widths == (8, 16)
   data = {"train__num_steps": None, "data__epochs": 1}
-  options = train_buckets.read(config_of(drawn, **data))
-  assert options.num_steps == options.pipe.num_steps
+  pipe, parts = train_buckets.read(config_of(drawn, **data))
+  assert parts["train"].num_steps is None
+  assert pipe.num_steps > 0
 
 
 def test_a_weight_that_the_run_would_hardly_see_is_said(drawn, caplog):
@@ -202,8 +199,8 @@ def test_a_weight_that_the_run_would_hardly_see_is_said(drawn, caplog):
       ["`config.optimizer.learning_rate`"],
     ),
     (
-      {"train__checkpoint_every_steps": 0},
-      ["`config.train.checkpoint_every_steps` must"],
+      {"checkpoint": {"every_steps": 0}},
+      ["`config.checkpoint.every_steps` must"],
     ),
     ({"train__log_every_steps": 0}, ["`config.train.log_every_steps` must"]),
     ({"train__num_steps": None}, ["must be set where the input is endless"]),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grids differ in one thing at a time; perplexity is over trained columns."""
+"""Perplexity is over trained columns, in batches of any size."""
 
 import math
 
@@ -12,6 +12,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
+from chomp_data.splice import grid
 from chomp_data.testing import stores as testing_stores
 
 _SEQ_LEN = 32
@@ -26,24 +27,12 @@ def store_path(tmp_path_factory):
   return str(path)
 
 
-def _pipe(store_path: str, **rows) -> pipeline.Pipeline:
+def _pipe(store_path: str) -> pipeline.Pipeline:
   return pipeline.build(
     {
       "seq_len": _SEQ_LEN,
       "global_batch_size": 8,
-      "sources": {
-        "text": {
-          "store": store_path,
-          "rows": {
-            "kind": "multi_splice",
-            "num_docs": 3,
-            "doc_select_mode": "first",
-            "content_length": _SEQ_LEN,
-            "offset_jitter": 2,
-            **rows,
-          },
-        }
-      },
+      "sources": {"text": {"store": store_path, "rows": {"kind": "bin"}}},
     }
   )
 
@@ -60,69 +49,24 @@ def _decoder() -> decoder_lib.Decoder:
   return decoder_lib.Decoder(config, rngs=nnx.Rngs(0))
 
 
-def test_what_was_trained_is_what_the_plan_holds(store_path):
-  pipe = _pipe(store_path)
-  seen = evaluation.trained(pipe, 20)["text"]
-  spans = pipe.plan(0, 20)
-  assert set(seen.documents) == set(spans.document) == {0, 1, 2}
-  assert set(seen.columns) == set(spans.column) == {0, 1, 2}
-  assert seen.longest == spans.length.max() == _SEQ_LEN - 2
-
-
-def test_each_question_changes_one_thing(store_path):
-  pipe = _pipe(store_path)
-  seen = evaluation.trained(pipe, 20)["text"]
-  grids = evaluation.grids(pipe.sources["text"], seen)
-  assert list(grids) == [
-    evaluation.DOCUMENT_STARTS,
-    evaluation.LATER_STARTS,
-    evaluation.UNSEEN_OFFSETS,
-    evaluation.UNTRAINED_DOCUMENTS,
-  ]
-  plans = {
-    name: rows.plan(np.arange(len(rows))) for name, rows in grids.items()
-  }
-  trained_documents, trained_columns = {0, 1, 2}, {0, 1, 2}
-  for name, spans in plans.items():
-    assert set(spans.length) == {_SEQ_LEN // 2}
-    is_new_column = set(spans.column).isdisjoint(trained_columns)
-    assert is_new_column == (name == evaluation.UNSEEN_OFFSETS)
-    is_new_document = set(spans.document).isdisjoint(trained_documents)
-    assert is_new_document == (name == evaluation.UNTRAINED_DOCUMENTS)
-  assert set(plans[evaluation.DOCUMENT_STARTS].start) == {0}
-  assert plans[evaluation.LATER_STARTS].start.min() > 0
-  # Document 3 is shorter than every trained one, 4 and 5 are alike.
-  assert set(plans[evaluation.UNTRAINED_DOCUMENTS].document) == {4, 5}
-
-
-def test_copies_shorter_than_half_a_row_are_asked_where_they_were_placed(
-  store_path,
-):
-  pipe = _pipe(store_path, content_length=8, offset_jitter=0)
-  seen = evaluation.trained(pipe, 20)["text"]
-  assert set(seen.columns) == {_SEQ_LEN - 8}
-  grids = evaluation.grids(pipe.sources["text"], seen)
-  rows = grids[evaluation.DOCUMENT_STARTS]
-  spans = rows.plan(np.arange(len(rows)))
-  assert set(spans.length) == {8}
-  assert set(spans.column) == {_SEQ_LEN - 8}
-
-
-def test_questions_without_rows_are_left_out(store_path):
-  pipe = _pipe(store_path, num_docs=None)
-  seen = evaluation.trained(pipe, 60)["text"]
-  grids = evaluation.grids(pipe.sources["text"], seen)
-  assert evaluation.UNTRAINED_DOCUMENTS not in grids
-  nothing = evaluation.Trained(np.empty(0, np.int64), np.empty(0, np.int64), 0)
-  assert evaluation.grids(pipe.sources["text"], nothing) == {}
+def _rows(store_path: str) -> grid.GridSource:
+  """Returns twelve rows of half a row each, at four columns."""
+  source = _pipe(store_path).sources["text"]
+  return grid.GridSource(
+    source.store,
+    np.arange(3),
+    np.zeros((3, 1), np.int64),
+    np.asarray([0, 1, 2, 5]),
+    seq_len=_SEQ_LEN,
+    content_length=_SEQ_LEN // 2,
+    min_copy_len=_SEQ_LEN // 2,
+    layout=source.layout,
+    name="text",
+  )
 
 
 def test_the_score_of_a_grid_is_the_same_in_batches_of_any_size(store_path):
-  pipe = _pipe(store_path)
-  seen = evaluation.trained(pipe, 20)["text"]
-  rows = evaluation.grids(pipe.sources["text"], seen)[
-    evaluation.DOCUMENT_STARTS
-  ]
+  rows = _rows(store_path)
   model = _decoder()
   whole = evaluation.score(model, evaluation.batches_of(rows, len(rows)))
   cut = evaluation.score(model, evaluation.batches_of(rows, len(rows) - 2))
@@ -132,9 +76,7 @@ def test_the_score_of_a_grid_is_the_same_in_batches_of_any_size(store_path):
 
 
 def test_perplexity_of_equal_logits_is_the_vocabulary_size(store_path):
-  pipe = _pipe(store_path)
-  seen = evaluation.trained(pipe, 20)["text"]
-  rows = evaluation.grids(pipe.sources["text"], seen)[evaluation.LATER_STARTS]
+  rows = _rows(store_path)
   model = _decoder()
   model.embedding[...] = 0.0 * model.embedding[...]
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])

@@ -76,22 +76,19 @@ def test_rows_of_several_lengths_have_no_utilisation():
 
 def test_the_table_has_a_line_a_source_and_the_loss():
   lines = report.lines(_sources(), _HISTORY)
-  assert lines[0].split() == [
-    *("source", "tokens", "share", "wanted", "documents", "epochs", "rows"),
-    *("filled", "loss"),
-  ]
-  assert lines[1].split() == [
-    *("web", "18,000", "100.0%", "90.0%", "3", "0.50", "90.0%", "4.25")
-  ]
-  assert lines[2].split() == [
-    "code",
-    "0",
-    "0.0%",
-    "10.0%",
-    "0",
-    "0.50",
-    "-",
-    "-",
+  assert [line.split() for line in lines[:3]] == [
+    [
+      "source",
+      "tokens",
+      "share",
+      "wanted",
+      "epochs",
+      "loss",
+      "documents",
+      "filled",
+    ],
+    ["web", "18,000", "100.00%", "90.00%", "0.5", "4.2500", "3", "90.0%"],
+    ["code", "0", "0.00%", "10.00%", "0.5", "-", "0", "-"],
   ]
   assert lines[3].startswith("With one document in each row, 53.3% of")
   assert lines[4] == (

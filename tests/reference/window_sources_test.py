@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares by source: what was intended and what came, at every step."""
 
-import itertools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -42,13 +40,13 @@ def build(paths, names="abc", mix=None, **changes):
   )
 
 
-def means(pipe, first, last):
+def means(pipe, last):
   """Returns the mean of intended shares, one step after the other."""
   total = dict.fromkeys(pipe.source_names, 0.0)
-  for step in range(first, last):
+  for step in range(last):
     for name, share in pipe.accounts.questions.intended(step).items():
       total[name] += share
-  return {n: own / max(last - first, 1) for n, own in total.items()}
+  return {n: own / max(last, 1) for n, own in total.items()}
 
 
 RUNS = {
@@ -82,11 +80,10 @@ def test_intended_shares_are_means_over_steps(paths, what):
   log = window_log.WindowLog(pipe)
   last = pipe.num_steps or 60
   cuts = [0, 1, 10, 10, 17, 43, last]
-  for first, end in itertools.pairwise(cuts):
+  for end in cuts[1:]:
     found = log.take(end).sources
-    window, since = means(pipe, first, end), means(pipe, 0, end)
+    since = means(pipe, end)
     for name, own in found.items():
-      assert own["window_intended"] == pytest.approx(window[name])
       assert own["intended_share"] == pytest.approx(since[name])
   # Intended and actual agree within a row of each source at every change.
   for own in found.values():
@@ -100,7 +97,7 @@ def test_a_log_that_begins_later_counts_from_the_start(paths):
   wanted = whole.take(50).sources
   found = later.take(50).sources
   for name, own in found.items():
-    for field in ("window_intended", "intended_share", "window_share", "share"):
+    for field in ("intended_share", "window_share", "share"):
       assert own[field] == pytest.approx(wanted[name][field])
 
 
@@ -131,7 +128,7 @@ def test_intended_of_no_step_is_refused(paths):
 
 def test_one_source_alone_is_all_that_is_intended(paths):
   (own,) = window_log.WindowLog(build(paths, "a")).take(5).sources.values()
-  assert own["window_intended"] == own["intended_share"] == 1
+  assert own["intended_share"] == 1
   assert own["window_share"] == own["share"] == 1
   assert math.isnan(own["loss"])
 
@@ -153,27 +150,21 @@ def test_buckets_of_text_have_shares_too(paths):
   log = window_log.WindowLog(pipe)
   log.take(3)
   found = log.take(20).sources
-  assert found["b"]["window_intended"] == pytest.approx(0.75)
   assert found["b"]["intended_share"] == pytest.approx(0.75)
   assert found["b"]["window_share"] == pytest.approx(0.75, abs=0.1)
 
 
-def test_a_line_tells_both_shares_of_the_window_and_since_the_start(paths):
+def test_a_table_tells_the_shares_since_the_start(paths):
   stages = [(0, {"a": 3, "b": 1}), (8, {"a": 1, "b": 1})]
-  pipe = build(paths, "ab", mix={"stages": stages})
-  log = window_log.WindowLog(pipe)
+  log = window_log.WindowLog(build(paths, "ab", mix={"stages": stages}))
   log.take(8)
-  window = log.take(16)
-  found = window.sources
-  for line, own in zip(window.source_lines(), found.values(), strict=True):
-    shares = re.search(
-      r"share ([\d.]+)% of ([\d.]+)% intended, since the start ([\d.]+)% of"
-      r" ([\d.]+)% intended$",
-      line,
-    )
-    names = ("window_share", "window_intended", "share", "intended_share")
-    assert [float(share) for share in shares.groups()] == [
-      round(100 * own[name], 2) for name in names
-    ]
-  assert found["a"]["window_intended"] == pytest.approx(0.5)
+  found = log.take(16).sources
+  head, *lines = window_log.source_table(found, note={"a": "x", "b": "yy"})
+  assert head.split() == [
+    *("source", "tokens", "share", "wanted", "epochs", "loss", "note")
+  ]
+  for line, (name, own) in zip(lines, found.items(), strict=True):
+    shares = [f"{own[field]:.2%}" for field in ("share", "intended_share")]
+    assert line.split()[:4] == [name, f"{own['tokens']:,}", *shares]
+  assert len({len(line) for line in (head, *lines)}) == 1
   assert found["a"]["intended_share"] == pytest.approx(0.625)

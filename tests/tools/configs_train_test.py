@@ -48,13 +48,6 @@ def _check_forecast(name, store, record):
   for own, logged in record["by_source"].items():
     for field in ("rows", "tokens", "loss_tokens", "epochs"):
       assert found["sources"][own][field] == logged[field], (own, field)
-  # What it trained on besides counts: documents read, from spans.
-  tokens = sum(
-    document["tokens"]
-    for own in record["coverage"].values()
-    for document in own
-  )
-  assert 0 < tokens <= found["tokens"]
 
 
 def _check(name, log, report, record, steps):
@@ -66,11 +59,7 @@ def _check(name, log, report, record, steps):
   assert whole == pytest.approx(1)
   if len(sources) > 1:
     for own in sources:
-      assert re.search(
-        rf"source {own}: rows .*, tokens .*, epochs .*, loss .*, share .*% of"
-        r" .*% intended, since the start .*% of .*% intended",
-        log,
-      )
+      assert re.search(rf"  {own} +[\d,]+ +[\d.]+% +[\d.]+% ", log)
   if name == _BUCKETS:
     assert re.search(r"bucket 64: \d+ batches \(.*%\), loss .*, passes", log)
     assert sum(o["batches"] for o in record["by_bucket"].values()) == steps

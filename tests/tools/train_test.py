@@ -160,19 +160,17 @@ def test_a_run_reports_for_people_and_for_programs(corpus, finished):
   assert re.search(r"step 100/240: loss \d\.\d+, .* waiting for data", err)
   assert "loss by document up to step 200" in err
   assert "With one document in each row, 100.0% of the positions" in out
-  assert re.search(r"text +[\d,]+ +100.0% +100.0% +3 ", out)
+  assert re.search(r"text +[\d,]+ +100.00% +100.00% .* 3 +50.0%\n", out)
   report = (corpus.directory / "whole/report.txt").read_text()
   assert "coverage of text: 3 documents" in report
-  assert "unseen offsets" in report
+  assert "loss by document, latest steps\n" in report
   picture = (corpus.directory / "whole/summary.png").read_bytes()
   assert picture.startswith(b"\x89PNG")
   metrics = json.loads((corpus.directory / "whole/metrics.json").read_text())
   assert metrics["step"] == _NUM_STEPS
   assert metrics["loss"] > 0
   assert {d["document"] for d in metrics["loss_by_document"]} == {0, 1, 2}
-  assert metrics["evaluation"]["text"]["later starts"]["perplexity"] > 1
-  rows = sum(document["rows"] for document in metrics["coverage"]["text"])
-  assert rows == _NUM_STEPS * 4
+  assert metrics["evaluation"]["text"]["validation grid"]["perplexity"] > 1
   entropy = metrics["coverage_entropy"]["text"]
   assert f"entropy of shares {entropy:.3f} of at most 1.099 nats" in report
 
