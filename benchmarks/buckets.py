@@ -100,7 +100,7 @@ def _rates(ways: dict[str, Callable[[], int]]) -> dict[str, float]:
 def arrays(directory: pathlib.Path) -> harness.Table:
   """Samples a second, from ArrayRecord files and from save_to_disk."""
   count = harness.small(12_000, 1_600)
-  lines = [["files", "way", "samples/s", "of a plain loop"]]
+  lines = []
   for kind, plain in (("ArrayRecord", _records), ("save_to_disk", _rows)):
     path = directory / kind
     if kind == "ArrayRecord":
@@ -145,7 +145,12 @@ def arrays(directory: pathlib.Path) -> harness.Table:
     )
     base = rates["plain loop, file order"]
     lines += [
-      [kind, name, f"{rate:,.0f}", f"{rate / base:.2f}"]
+      {
+        "files": kind,
+        "way": name,
+        "samples/s": f"{rate:,.0f}",
+        "of a plain loop": f"{rate / base:.2f}",
+      }
       for name, rate in rates.items()
     ]
   return "arrays: samples a second", lines

@@ -95,7 +95,7 @@ def probe(name: str, store: str, workers: int, batches: int) -> list[int]:
   return found
 
 
-def measured(name: str, store: str, workers: int, batches: int) -> list[str]:
+def measured(name: str, store: str, workers: int, batches: int) -> harness.Line:
   """Returns a line of the table."""
   # Loaded by itself it comes when it pays, somewhere on the way.
   env = {compiled.VARIABLE: "now", "JAX_PLATFORMS": "cpu"}
@@ -106,16 +106,16 @@ def measured(name: str, store: str, workers: int, batches: int) -> list[str]:
     max(at[part] for part in near)
     for near in ((1, 2), (9, 10), (50, 55), (95, 100))
   )
-  return [
-    name,
-    str(workers),
-    f"{batches:,}",
-    f"{first / 2**20:.1f}",
-    f"{100 * (tenth / first - 1):+.2f} %",
-    f"{100 * (half / tenth - 1):+.2f} %",
-    f"{100 * (end / half - 1):+.2f} %",
-    f"{(end - half) / (batches / 2):+.1f}",
-  ]
+  return {
+    "run": name,
+    "workers": str(workers),
+    "batches": f"{batches:,}",
+    "MB after 1 %": f"{first / 2**20:.1f}",
+    "to a tenth": f"{100 * (tenth / first - 1):+.2f} %",
+    "to the half": f"{100 * (half / tenth - 1):+.2f} %",
+    "second half": f"{100 * (end / half - 1):+.2f} %",
+    "its bytes a batch": f"{(end - half) / (batches / 2):+.1f}",
+  }
 
 
 def memory(directory: pathlib.Path) -> harness.Table:
@@ -128,12 +128,7 @@ def memory(directory: pathlib.Path) -> harness.Table:
     corpora.make_corpus(
       path, _DOCUMENTS, median=_MEDIAN, compression=compression, chunk=65_536
     )
-  lines = [
-    [
-      "run", "workers", "batches", "MB after 1 %", "to a tenth", "to the half",
-      "second half", "its bytes a batch",
-    ]
-  ]  # fmt: skip
+  lines = []
   for workers, name in itertools.product(_COUNTS.value, names):
     own = count // _SLOWER if workers else count
     harness.add_line(lines, measured(name, str(paths[workers]), workers, own))

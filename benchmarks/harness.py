@@ -44,8 +44,10 @@ PROBE = flags.DEFINE_string(
 
 SEQ_LEN = 2_048  # tokens of a row
 
-# A title, and lines of cells of which the first is the head.
-Table = tuple[str, list[list[str]]]
+# A cell by column; a line may lack some.
+Line = dict[str, str]
+# A title, and lines.
+Table = tuple[str, list[Line]]
 Part = Callable[[pathlib.Path], Table | Iterator[Table]]
 _T = TypeVar("_T")
 
@@ -82,20 +84,22 @@ def run(*parts: Part, probe: Callable[..., Any] | None = None) -> None:
 
 def show(table: Table) -> str:
   """Prints a table and returns it as Markdown, its title first."""
-  title, (head, *lines) = table
+  title, lines = table
+  head = list(dict.fromkeys(name for line in lines for name in line))
   shown = rich.table.Table(*head, title=title)
-  for line in lines:
-    shown.add_row(*line)
+  cells = [[line.get(name, "") for name in head] for line in lines]
+  for row in cells:
+    shown.add_row(*row)
   rich.console.Console(width=150).print(shown)
-  rows = [head, ["---"] * len(head), *lines]
+  rows = [head, ["---"] * len(head), *cells]
   text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
   return f"{title}\n\n{text}\n"
 
 
-def add_line(lines: list[list[str]], line: Sequence[str]) -> None:
+def add_line(lines: list[Line], line: Line) -> None:
   """Adds a line to a table, and prints it: the table comes much later."""
-  lines.append(list(line))
-  print("  ".join(line), flush=True)
+  lines.append(line)
+  print("  ".join(line.values()), flush=True)
 
 
 def small(value: _T, few: _T) -> _T:
@@ -242,10 +246,9 @@ def beside_gather(
   return np.transpose(times)
 
 
-def spread(values: Sequence[float], form: str = ".1f") -> list[str]:
+def spread(values: Sequence[float], unit: str) -> Line:
   """Returns a median, and the lowest and the highest value, as two cells."""
-  low, high = min(values), max(values)
-  return [
-    f"{statistics.median(values):{form}}",
-    f"{low:{form}} .. {high:{form}}",
-  ]
+  return {
+    f"median {unit}": f"{statistics.median(values):.1f}",
+    "low .. high": f"{min(values):.1f} .. {max(values):.1f}",
+  }

@@ -5,15 +5,13 @@
     python benchmarks/loading.py
 
 All canonical fields, [8, 2048] and [64, 2048], through `grain.DataLoader`, no
-workers. Four parts, each a table (`--parts` runs some):
+workers. Three parts, each a table (`--parts` runs some):
 
 - rows: two epochs of one source of 120,000 documents, by kind of rows. A ratio
   compares positions, padding counted, with a raw gather timed in the same
   process between repeats (`harness.raw_gather`); tokens/s leave padding out.
   The first epoch checks every chunk and packs every window; the second finds
   both in memory, as a corpus of this size fits there.
-- mixes: likewise three sources of 70,000, 20,000 and 10,000 documents at 0.5,
-  0.3 and 0.2 of the tokens.
 - starts: the first batch after imports, and resuming at far steps.
 - memory: anonymous memory of a fresh process after 200 batches, and with ten
   times as many documents.
@@ -42,36 +40,16 @@ from chomp_data.loading import state
 
 _SEQ_LEN = harness.SEQ_LEN
 _STEPS = 100  # batches between two raw gathers
-_WEIGHTS = {"web": 0.5, "code": 0.3, "wiki": 0.2}
-_DOCUMENTS = {"web": 70_000, "code": 20_000, "wiki": 10_000}
 _ROWS = (
   "sequential, full", "sequential, block", "bin ffd, block", "bin exact, block"
 )  # fmt: skip
-_SPLICES = "splices of 10, full"
-_SOURCES = {
-  **{name: kinds.source(name) for name in _ROWS},
-  _SPLICES: {
-    "rows": {
-      "kind": "multi_splice", "num_docs": 10, "content_length": _SEQ_LEN,
-      "alpha": 0.8, "balance_tau": 0.7, "offset_jitter": 2,
-    },
-    "shuffle": {"kind": "full"},
-  },
-}  # fmt: skip
-_STARTED = ("sequential, block", *_ROWS[2:], _SPLICES)
+_STARTED = _ROWS[1:]
 
 
-def _config(
-  stores: Mapping[str, str], kind: str, batch_size: int
-) -> dict[str, Any]:
-  """Returns `config.data` of one of `_SOURCES`, of a mix where several."""
-  sources = {
-    name: {"store": path, **_SOURCES[kind]} for name, path in stores.items()
-  }
-  fields = {}
-  if len(stores) > 1:
-    fields["mix"] = {"kind": "token_balanced", "weights": _WEIGHTS}
-  return kinds.of_rows(sources, _SEQ_LEN, batch_size, **fields)
+def _config(corpus: str, kind: str, batch_size: int) -> dict[str, Any]:
+  """Returns `config.data` of a run of one source."""
+  source = {"store": corpus, **kinds.source(kind)}
+  return kinds.of_rows({"text": source}, _SEQ_LEN, batch_size)
 
 
 def _corpus(directory: pathlib.Path) -> str:
@@ -82,108 +60,45 @@ def _corpus(directory: pathlib.Path) -> str:
 
 def rows(directory: pathlib.Path) -> harness.Table:
   """Reads two epochs of each kind of rows, raw gathers in between."""
-  lines = [
-    [
-      "rows", "shape", "first epoch", "second, median", "low .. high",
-      "Mpositions/s", "Mtokens/s", "gather", "Mtokens/CPU s",
-    ]
-  ]  # fmt: skip
+  lines = []
   corpus = _corpus(directory)
   with harness.raw_gather(directory) as gather:
-    for kind in _SOURCES:
+    for kind in _ROWS:
       for batch_size in (8, 64):
-        pipe = pipeline.build(_config({"text": corpus}, kind, batch_size))
+        pipe = pipeline.build(_config(corpus, kind, batch_size))
         own = pipe.sources["text"]
-        # Of splices an epoch is every pair: as many tokens as the corpus has.
-        count = min(len(own), -(-own.store.num_tokens // _SEQ_LEN))
-        epoch = max(3, count // (batch_size * _STEPS))
+        epoch = max(3, len(own) // (batch_size * _STEPS))
         full = own.store.num_tokens / (len(own) * _SEQ_LEN)
         gather(_STEPS, batch_size)
         raw, took, cpu = harness.beside_gather(
           gather, iter(pipe.data_loader()), _STEPS, batch_size, 2 * epoch
         ).reshape(3, 2, epoch)
+        positions = _STEPS * batch_size * _SEQ_LEN / 1e6
+        low, median, high = np.percentile(raw[1] / took[1], (10, 50, 90))
+        speed = positions / np.median(took[1])
         lines.append(
-          [
-            kind,
-            f"[{batch_size}, {_SEQ_LEN}]",
-            f"{raw[0].sum() / took[0].sum():.3f}",
-            *_figures(
-              raw[1],
-              took[1],
-              cpu[1],
-              _STEPS * batch_size,
-              1.0 if kind == _SPLICES else full,
-            ),
-          ]
+          {
+            "rows": kind,
+            "shape": f"[{batch_size}, {_SEQ_LEN}]",
+            "first epoch": f"{raw[0].sum() / took[0].sum():.3f}",
+            "second, median": f"{median:.3f}",
+            "low .. high": f"{low:.3f} .. {high:.3f}",
+            "Mpositions/s": f"{speed:.0f}",
+            "Mtokens/s": f"{speed * full:.0f}",
+            "gather": f"{positions / np.median(raw[1]):.0f}",
+            "Mtokens/CPU s": f"{positions * full * epoch / cpu[1].sum():.0f}",
+          }
         )
   return "rows: over a raw gather", lines
 
 
-def mixes(directory: pathlib.Path) -> harness.Table:
-  """Reads mixes, raw gathers in between."""
-  lines = [
-    [
-      "rows", "shape", "ratio, median", "low .. high", "Mpositions/s",
-      "Mtokens/s", "gather", "Mtokens/CPU s",
-    ]
-  ]  # fmt: skip
-  paths = {}
-  for name, documents in _DOCUMENTS.items():
-    paths[name] = str(directory / name)
-    corpora.make_corpus(directory / name, documents // harness.small(1, 20))
-  repeats = harness.small(30, 2)
-  with harness.raw_gather(directory) as gather:
-    for kind in _ROWS[:3]:
-      for batch_size in (8, 64):
-        pipe = pipeline.build(_config(paths, kind, batch_size))
-        steps = max(1, _STEPS * 8 // batch_size)
-        batches = iter(pipe.data_loader())
-        gather(steps, batch_size)
-        # Until every window was packed and every chunk was checked.
-        longest = max(
-          len(own) / _WEIGHTS[name] for name, own in pipe.sources.items()
-        )
-        for _ in range(min(steps * repeats, int(longest) // batch_size)):
-          next(batches)
-        raw, took, cpu = harness.beside_gather(
-          gather, batches, steps, batch_size, repeats
-        )
-        read = steps * repeats
-        tokens = sum(own.tokens or 0 for own in pipe.accounts.at(read).values())
-        full = tokens / (read * batch_size * _SEQ_LEN)
-        lines.append(
-          [
-            kind,
-            f"[{batch_size}, {_SEQ_LEN}]",
-            *_figures(raw, took, cpu, steps * batch_size, full),
-          ]
-        )
-  return "mixes: over a raw gather", lines
-
-
-def _figures(
-  raw: np.ndarray, took: np.ndarray, cpu: np.ndarray, rows: int, full: float
-) -> list[str]:
-  """Returns cells from seconds of repeats of so many rows, as full as that."""
-  positions = rows * _SEQ_LEN / 1e6
-  low, median, high = np.percentile(raw / took, (10, 50, 90))
-  return [
-    f"{median:.3f}",
-    f"{low:.3f} .. {high:.3f}",
-    f"{positions / np.median(took):.0f}",
-    f"{positions * full / np.median(took):.0f}",
-    f"{positions / np.median(raw):.0f}",
-    f"{positions * full * len(cpu) / cpu.sum():.0f}",
-  ]
-
-
 def starts(directory: pathlib.Path) -> harness.Table:
   """Times first batches of fresh processes, and resumes."""
-  lines = [["rows", "what", "median ms", "low .. high"]]
+  lines = []
   corpus, repeats = _corpus(directory), harness.small(5, 1)
   index = pathlib.Path(f"{corpus}.index")
   for kind in harness.small(_STARTED, _STARTED[1:2]):
-    data = _config({"text": corpus}, kind, 8)
+    data = _config(corpus, kind, 8)
     for what in ("no index", "index cached"):
       if what == "index cached":
         _build_index(data)
@@ -193,12 +108,12 @@ def starts(directory: pathlib.Path) -> harness.Table:
           shutil.rmtree(index, ignore_errors=True)
         times.append(harness.probed("first_batch", kind, corpus))
       what = f"first batch after imports, {what}"
-      lines.append([kind, what, *harness.spread(times)])
+      lines.append({"rows": kind, "what": what, **harness.spread(times, "ms")})
     for step in (10, 10_000, 10_000_000):
       # The first resume loads what JAX needs to place a batch.
       times = [_resume_ms(data, step) for _ in range(repeats + 1)][1:]
       what = f"resume at step {step:,}, batch on device"
-      lines.append([kind, what, *harness.spread(times)])
+      lines.append({"rows": kind, "what": what, **harness.spread(times, "ms")})
   return "starts: [8, 2048]", lines
 
 
@@ -224,7 +139,7 @@ def _build_index(data: Mapping[str, Any]) -> None:
 
 def memory(directory: pathlib.Path) -> harness.Table:
   """Returns anonymous memory with some documents, and with ten times more."""
-  lines = [["rows", "documents", "tokens", "anonymous MiB"]]
+  lines = []
   few, many = _corpus(directory), directory / "corpus_many"
   # As many tokens, so that it is documents alone that differ.
   corpora.make_corpus(
@@ -232,14 +147,14 @@ def memory(directory: pathlib.Path) -> harness.Table:
   )
   for kind in harness.small(_STARTED, _STARTED[1:2]):
     for path in (few, str(many)):
-      store = pipeline.build(_config({"text": path}, kind, 8)).sources["text"]
+      store = pipeline.build(_config(path, kind, 8)).sources["text"]
       lines.append(
-        [
-          kind,
-          f"{store.store.num_documents:,}",
-          f"{store.store.num_tokens:,}",
-          f"{harness.probed('memory', kind, path):.1f}",
-        ]
+        {
+          "rows": kind,
+          "documents": f"{store.store.num_documents:,}",
+          "tokens": f"{store.store.num_tokens:,}",
+          "anonymous MiB": f"{harness.probed('memory', kind, path):.1f}",
+        }
       )
   title = "memory: after 200 batches of [8, 2048], Python and JAX included"
   return title, lines
@@ -248,7 +163,7 @@ def memory(directory: pathlib.Path) -> harness.Table:
 def probe(figure: str, kind: str, corpus: str) -> float:
   """Returns 'first_batch' in ms, or 'memory' in MiB, of this process."""
   began = time.perf_counter()
-  pipe = pipeline.build(_config({"text": corpus}, kind, 8))
+  pipe = pipeline.build(_config(corpus, kind, 8))
   # Not by `pipe.data_loader`, which imports jax only then.
   batches = iter(feed.data_loader(pipeline.batch_source(pipe)))
   next(batches)
@@ -260,4 +175,4 @@ def probe(figure: str, kind: str, corpus: str) -> float:
 
 
 if __name__ == "__main__":
-  harness.run(rows, mixes, starts, memory, probe=probe)
+  harness.run(rows, starts, memory, probe=probe)

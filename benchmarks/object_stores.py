@@ -73,12 +73,7 @@ def waits(directory: pathlib.Path) -> Iterator[harness.Table]:
     )
   with object_server.started(str(directory)) as settings:
     for compression in ("none", "zstd"):
-      lines = [
-        [
-          "cache", "consumer", "M tokens/s", "median ms", "p99 ms",
-          "longest ms", "above 50 ms", "requests a chunk",
-        ]
-      ]  # fmt: skip
+      lines = []
       for cache_mib in (32, 64, 128):
         for speed in (_SPEED, None):
           line = _wait(settings, compression, cache_mib, speed)
@@ -91,7 +86,7 @@ def _wait(
   compression: str,
   cache_mib: int,
   speed: float | None,
-) -> list[str]:
+) -> harness.Line:
   """Reads for a while; returns a line of the table."""
   data = kinds.of_rows(
     {
@@ -122,16 +117,18 @@ def _wait(
     reads = batches.reads["text"]
   counts = settings(**_NO_LATENCY)
   tokens = len(times) * _BATCH * _SEQ_LEN
-  return [
-    f"{cache_mib} MiB",
-    "20 M/s" if speed is not None else "as fast as it can",
-    f"{tokens / took / 1e6:.1f}",
-    f"{np.median(times) * 1e3:.1f}",
-    f"{np.quantile(times, 0.99) * 1e3:.1f}",
-    f"{max(times) * 1e3:.1f}",
-    f"{sum(wait > 0.05 for wait in times)} of {len(times)}",
-    f"{counts['requests'] / max(reads.chunks_fetched, 1):.2f}",
-  ]
+  return {
+    "cache": f"{cache_mib} MiB",
+    "consumer": "20 M/s" if speed is not None else "as fast as it can",
+    "M tokens/s": f"{tokens / took / 1e6:.1f}",
+    "median ms": f"{np.median(times) * 1e3:.1f}",
+    "p99 ms": f"{np.quantile(times, 0.99) * 1e3:.1f}",
+    "longest ms": f"{max(times) * 1e3:.1f}",
+    "above 50 ms": f"{sum(wait > 0.05 for wait in times)} of {len(times)}",
+    "requests a chunk": (
+      f"{counts['requests'] / max(reads.chunks_fetched, 1):.2f}"
+    ),
+  }
 
 
 def starts(directory: pathlib.Path) -> harness.Table:
@@ -148,20 +145,26 @@ def starts(directory: pathlib.Path) -> harness.Table:
       stores.write_store(path, texts, tokenizer_info=corpora.TOKENIZER)
   for index in directory.glob("bucket/*.index"):
     shutil.rmtree(index)
-  lines = [["rows", "hosts", "build, s", "first batch, s", "16 batches, s"]]
-  lines[0] += ["requests", "MB"]
+  lines = []
   with object_server.started(str(directory)) as settings:
     for kind in _KINDS:
       settings(delay_s=0.0)
       _start(kind, 1, sources)  # Makes the side indexes.
       for hosts in harness.small(_HOSTS, _HOSTS[:2]):
         settings(delay_s=0.05)
-        times = _start(kind, hosts, sources)
+        build, first, several = _start(kind, hosts, sources)
         counts = settings(delay_s=0.0)
-        size = f"{counts['bytes'] / 1e6:.1f}"
-        cells = [f"{seconds:.2f}" for seconds in times]
         harness.add_line(
-          lines, [kind, str(hosts), *cells, str(counts["requests"]), size]
+          lines,
+          {
+            "rows": kind,
+            "hosts": str(hosts),
+            "build, s": f"{build:.2f}",
+            "first batch, s": f"{first:.2f}",
+            "16 batches, s": f"{several:.2f}",
+            "requests": str(counts["requests"]),
+            "MB": f"{counts['bytes'] / 1e6:.1f}",
+          },
         )
   title = (
     f"{sources} sources of {documents:,} documents in a bucket, 50 ms a"

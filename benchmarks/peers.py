@@ -251,11 +251,9 @@ class Run:
     """Starts a worker of a loader."""
     return Worker(entry.module, entry.python, self._log, environment)
 
-  def not_compared(self, width: int) -> list[list[str]]:
-    """Returns lines of a table that has so many columns."""
-    return [
-      [name, why, *[""] * (width - 2)] for name, why in self.missing.items()
-    ]
+  def not_compared(self, column: str) -> list[harness.Line]:
+    """Returns lines that say in a column why loaders are missing."""
+    return [{"loader": name, column: why} for name, why in self.missing.items()]
 
 
 def make_corpus(directory: pathlib.Path, documents: int) -> None:
@@ -289,20 +287,15 @@ def python_of(needs: str) -> str | None:
 
 def _speed(run: Run, rows: int) -> harness.Table:
   """Times all loaders, one kind after the other."""
-  lines = [
-    [
-      "what", "loader", "how", "Mtokens / CPU s", "low .. high",
-      "of the raw gather", "low .. high", "ours over it",
-    ]
-  ]  # fmt: skip
+  lines: list[harness.Line] = []
   for what in ("one source", "mix", "packed", "splice"):
     lines += _speeds_of(run, what, rows)
-  lines += [["", *line] for line in run.not_compared(7)]
+  lines += run.not_compared("how")
   fast = "with" if _FAST.value else "without"
   return f"speed {fast} `fast`: [{rows}, {base.SEQ_LEN}]", lines
 
 
-def _speeds_of(run: Run, what: str, rows: int) -> list[list[str]]:
+def _speeds_of(run: Run, what: str, rows: int) -> list[harness.Line]:
   seconds, most = harness.small((0.4, 2.0), (0.02, 0.1))
   tokens = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
   taking = [
@@ -316,7 +309,8 @@ def _speeds_of(run: Run, what: str, rows: int) -> list[list[str]]:
 
   def failed(entry: Entry, kind: str, error: RuntimeError) -> None:
     logging.warning("%s, %s: %s", entry.name, kind, error)
-    lines.append([kind, entry.name, f"failed: {error}", *[""] * 5])
+    line = {"what": kind, "loader": entry.name, "how": f"failed: {error}"}
+    lines.append(line)
 
   try:
     for entry, kind in taking:
@@ -362,21 +356,21 @@ def _speeds_of(run: Run, what: str, rows: int) -> list[list[str]]:
   ]
   for entry, kind, _, _, found in workers:
     cpu, ratio = np.transpose(found)
-    gathers = entry.module == "gather"  # Over itself, it is 1.
-    lines.append(
-      [
-        kind,
-        entry.name,
-        entry.kinds[kind],
-        _number(float(np.median(cpu))),
-        f"{_number(cpu.min())} .. {_number(cpu.max())}",
-        "1" if gathers else f"{np.median(ratio):.4f}",
-        "" if gathers else f"{ratio.min():.4f} .. {ratio.max():.4f}",
-        ""
-        if gathers or entry.module == "chomp"
-        else _over(ours, float(np.median(cpu))),
-      ]
-    )
+    line = {
+      "what": kind,
+      "loader": entry.name,
+      "how": entry.kinds[kind],
+      "Mtokens / CPU s": _number(float(np.median(cpu))),
+      "low .. high": f"{_number(cpu.min())} .. {_number(cpu.max())}",
+    }
+    if entry.module == "gather":  # Over itself, it is 1.
+      line["of the raw gather"] = "1"
+    else:
+      line["of the raw gather"] = f"{np.median(ratio):.4f}"
+      line["its low .. high"] = f"{ratio.min():.4f} .. {ratio.max():.4f}"
+      if entry.module != "chomp":
+        line["ours over it"] = _over(ours, float(np.median(cpu)))
+    lines.append(line)
   return lines
 
 
@@ -403,13 +397,7 @@ def starts(directory: pathlib.Path) -> harness.Table:
   """Starts and resumes in fresh processes, and counts an epoch."""
   run = run_of(directory)
   step = _STEP.value
-  lines = [
-    [
-      "loader", "what", "first batch, ms (CPU)",
-      f"resume at {step:,}, ms (CPU)", "the batch that was to come",
-      "empty positions", "left out", "fields",
-    ]
-  ]  # fmt: skip
+  lines: list[harness.Line] = []
   file = str(run.directory / "state.pickle")
   total = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
   for entry, kind in _resumable(run):
@@ -430,23 +418,25 @@ def starts(directory: pathlib.Path) -> harness.Table:
         with run.start(entry) as worker:
           first.append(worker.ask("open", **setting))
     except RuntimeError as error:
-      lines.append([entry.name, kind, f"failed: {error}", *[""] * 5])
+      lines.append({"loader": entry.name, "what": f"{kind} failed: {error}"})
       continue
     same = {own["digest"] for own in resumed}
     positions = straight["steps"] * 8 * base.SEQ_LEN
     lines.append(
-      [
-        entry.name,
-        kind,
-        _median_ms(first),
-        _median_ms(resumed),
-        "yes" if same == {straight["digest"]} else "no",
-        f"{1 - straight['tokens'] / positions:.2%}",
-        f"{1 - straight['tokens'] / total:.2%}" if whole else "",
-        ", ".join(straight["fields"]),
-      ]
+      {
+        "loader": entry.name,
+        "what": kind,
+        "first batch, ms (CPU)": _median_ms(first),
+        f"resume at {step:,}, ms (CPU)": _median_ms(resumed),
+        "the batch that was to come": (
+          "yes" if same == {straight["digest"]} else "no"
+        ),
+        "empty positions": f"{1 - straight['tokens'] / positions:.2%}",
+        "left out": f"{1 - straight['tokens'] / total:.2%}" if whole else "",
+        "fields": ", ".join(straight["fields"]),
+      }
     )
-  lines += run.not_compared(len(lines[0]))
+  lines += run.not_compared("what")
   return f"starts: [8, {base.SEQ_LEN}], one source of {total:,} tokens", lines
 
 
@@ -460,7 +450,7 @@ def _median_ms(found: Sequence[Mapping[str, float]]) -> str:
 def ranks(directory: pathlib.Path) -> harness.Table:
   """Compares the rows of two processes with those of one."""
   run = run_of(directory)
-  lines = [["loader", "what", "two ranks hold the rows of one, step by step"]]
+  lines: list[harness.Line] = []
   for entry, kind in _resumable(run):
     logging.info("%s, %s", entry.name, kind)
     try:
@@ -468,15 +458,21 @@ def ranks(directory: pathlib.Path) -> harness.Table:
         alone = worker.ask("rows", steps=_RANK_STEPS, **run.setting(kind, 8))
       two = _two_ranks(run, entry, kind)
     except RuntimeError as error:
-      lines.append([entry.name, kind, f"failed: {error}"])
+      lines.append({"loader": entry.name, "what": f"{kind} failed: {error}"})
       continue
     same = [
       sorted(one) == sorted(a + b)
       for one, a, b in zip(alone, *two, strict=True)
     ]
     found = "yes" if all(same) else f"no ({sum(same)} of {len(same)} steps)"
-    lines.append([entry.name, kind, found])
-  lines += run.not_compared(3)
+    lines.append(
+      {
+        "loader": entry.name,
+        "what": kind,
+        "two ranks hold the rows of one, step by step": found,
+      }
+    )
+  lines += run.not_compared("what")
   return f"ranks: the first {_RANK_STEPS} steps, [8, {base.SEQ_LEN}]", lines
 
 
@@ -520,7 +516,7 @@ def machine() -> str:
   )
 
 
-def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
+def plot(path: str, by_rows: Mapping[int, list[harness.Line]]) -> None:
   """Draws tokens a CPU second of all loaders, a panel for each kind of rows.
 
   Args:
@@ -539,11 +535,14 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
   for what, axis in zip(whats, axes, strict=True):
     speeds: dict[str, dict[int, float]] = {}
     for rows, lines in by_rows.items():
-      for kind, name, _, cpu, *_ in lines:
+      for line in lines:
+        kind, cpu = line.get("what", ""), line.get("Mtokens / CPU s")
         if kind.startswith(what) and cpu:
           # Of several of one loader, the order is told too.
           order = kind.partition(", ")[2]
-          loader = re.sub(r" \d[\d.]*$", "", name)  # Without its version.
+          loader = re.sub(
+            r" \d[\d.]*$", "", line["loader"]
+          )  # Without its version.
           label = "\n".join(filter(None, (*loader.split(", "), order)))
           own = speeds.setdefault(label, {})
           own[rows] = float(cpu.replace(",", ""))
@@ -584,7 +583,7 @@ def speed(directory: pathlib.Path) -> Iterator[harness.Table]:
   run, by_rows = run_of(directory), {}
   for rows in map(int, _ROWS.value):
     title, lines = _speed(run, rows)
-    by_rows[rows] = lines[1:]
+    by_rows[rows] = lines
     yield f"{title}, {machine()}", lines
   if _PLOT.value:
     plot(_PLOT.value, by_rows)

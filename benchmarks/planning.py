@@ -4,15 +4,13 @@
 
     python benchmarks/planning.py
 
-Batches of 1,024 rows of 2,048 tokens. Three parts, each a table (`--parts` runs
+Batches of 1,024 rows of 2,048 tokens. Two parts, each a table (`--parts` runs
 some):
 
 - packed: what random access needs for 10**7 documents without tokens: time,
   bytes on disk, bytes in memory by document, and the time of a plan.
 - mixes: balanced mixes of 3, 32 and 200 such sources of 50,000 documents, one
   batch after the other, and anew at far steps.
-- memory: what a mix of 8 packed sources of 10**8 rows in all keeps, and of ten
-  times fewer. Lengths repeat, so that the stores themselves take nothing.
 
 A minute or two on two CPU cores.
 """
@@ -23,7 +21,6 @@ import contextlib
 import pathlib
 import shutil
 import statistics
-import threading
 import time
 import tracemalloc
 from typing import Any
@@ -35,11 +32,9 @@ import kinds
 
 from chomp_data import pipeline
 from chomp_data import planning
-from chomp_data.kernels import compiled
 
 _SEQ_LEN = harness.SEQ_LEN
 _PLANNED = 1_024  # rows of a global batch
-_PERIOD = 65_536  # lengths that are drawn, of which large corpora repeat
 _KINDS = (
   "sequential, full", "sequential, block", "bin ffd, block", "bin exact, block"
 )  # fmt: skip
@@ -88,13 +83,7 @@ def _traced():
 def packed(directory: pathlib.Path) -> harness.Table:
   """Builds what random access needs, and plans."""
   few, most = counts = harness.small((10**6, 10**7), (10_000, 300_000))
-  lines = [
-    [
-      "rows", "build s", "CPU s", "documents/s", "open s", "bytes on disk",
-      "resident B/document", "plan of 1,024 rows, ms", "mean ms",
-      "at 10**9: build", "disk", "resident",
-    ]
-  ]  # fmt: skip
+  lines = []
   stores = [
     corpora.LengthsStore(directory / f"lengths_{count}", count)
     for count in counts
@@ -121,20 +110,20 @@ def packed(directory: pathlib.Path) -> harness.Table:
     # What does not grow with the corpus (windows in use) is left out.
     resident = max(held[1] - held[0], 0) / (most - few)
     lines.append(
-      [
-        kind,
-        f"{build:.2f}",
-        f"{cpu:.2f}",
-        f"{most / build:,.0f}",
-        f"{opening:.2f}",
-        f"{disk:,} ({disk / most:.2f}/doc)",
-        f"{resident:.3f}",
-        f"{statistics.median(plans):.3f}",
-        f"{statistics.mean(plans):.3f}",
-        f"{build * to_billion / 60:.0f} min",
-        f"{disk * to_billion / 2**30:.2f} GiB",
-        f"{resident * 1e9 / 2**20:.0f} MiB",
-      ]
+      {
+        "rows": kind,
+        "build s": f"{build:.2f}",
+        "CPU s": f"{cpu:.2f}",
+        "documents/s": f"{most / build:,.0f}",
+        "open s": f"{opening:.2f}",
+        "bytes on disk": f"{disk:,} ({disk / most:.2f}/doc)",
+        "resident B/document": f"{resident:.3f}",
+        "plan of 1,024 rows, ms": f"{statistics.median(plans):.3f}",
+        "mean ms": f"{statistics.mean(plans):.3f}",
+        "at 10**9: build": f"{build * to_billion / 60:.0f} min",
+        "disk": f"{disk * to_billion / 2**30:.2f} GiB",
+        "resident": f"{resident * 1e9 / 2**20:.0f} MiB",
+      }
     )
   return f"packed: {most:,} documents, row length {_SEQ_LEN}", lines
 
@@ -143,12 +132,7 @@ def mixes(directory: pathlib.Path) -> harness.Table:
   """Plans global batches of many sources."""
   documents = harness.small(50_000, 10_000)
   far = (1_000, 10_000_000)
-  lines = [
-    [
-      "rows", "sources", "build s", "plan, ms", "mean ms",
-      *(f"anew at step {step:,}, ms" for step in far),
-    ]
-  ]  # fmt: skip
+  lines = []
   for kind in ("sequential, full", "bin ffd, block"):
     for count in harness.small((3, 32, 200), (3, 8)):
       stores = [
@@ -159,62 +143,19 @@ def mixes(directory: pathlib.Path) -> harness.Table:
       _build(stores, source)  # Indexes lie beside the stores from now on.
       build = _seconds(lambda stores=stores, own=source: _build(stores, own))
       plans = _plan_ms(_build(stores, source))[20:]
-      anew = [
-        [_plan_ms(_build(stores, source), step, 1)[0] for _ in range(5)]
-        for step in far
-      ]
-      lines.append(
-        [
-          kind,
-          str(count),
-          f"{build:.2f}",
-          f"{statistics.median(plans):.2f}",
-          f"{statistics.mean(plans):.2f}",
-          *(f"{statistics.median(times):.1f}" for times in anew),
-        ]
-      )
+      line = {
+        "rows": kind,
+        "sources": str(count),
+        "build s": f"{build:.2f}",
+        "plan, ms": f"{statistics.median(plans):.2f}",
+        "mean ms": f"{statistics.mean(plans):.2f}",
+      }
+      for step in far:
+        times = [_plan_ms(_build(stores, source), step, 1)[0] for _ in range(5)]
+        line[f"anew at step {step:,}, ms"] = f"{statistics.median(times):.1f}"
+      lines.append(line)
   return f"mixes of sources of {documents:,} documents", lines
 
 
-def memory(directory: pathlib.Path) -> harness.Table:
-  """Measures what a mix keeps, before and after plans."""
-  lines = [
-    ["rows", "kept, MB", "with windows in use, MB", "plan, ms", "mean ms"]
-  ]
-  # The fewest rows need no index beside a store, only sums.
-  window = {"packing_buffer_docs": harness.small(5_120, 500)}
-  source = kinds.source("bin exact, block", window)
-  for rows in harness.small((10**7, 10**8), (10**5, 10**6)):
-    stores = []
-    for i in range(8):
-      # Indexes lie beside a store's path: one for each number of rows.
-      path = directory / f"r{i}_{rows}"
-      once = corpora.LengthsStore(path, _PERIOD, seed=i).num_tokens
-      times = -(-int(rows / 8 * _SEQ_LEN) // once)
-      stores.append(corpora.LengthsStore(path, _PERIOD, seed=i, times=times))
-    # Compiled loops, and the packing of mixes measured before, may be loaded
-    # or made in a thread, whose memory is not of this mix.
-    compiled.wait()
-    for thread in threading.enumerate():
-      if thread.name == "background packer":
-        thread.join()
-    with _traced() as allocated:
-      pipe = _build(stores, source)
-      kept = allocated()
-      pipe.plan(0)
-      used = allocated()
-    plans = _plan_ms(pipe)[10:]
-    lines.append(
-      [
-        f"{sum(len(part) for part in pipe.sources.values()):,}",
-        f"{kept / 1e6:.2f}",
-        f"{used / 1e6:.2f}",
-        f"{statistics.median(plans):.3f}",
-        f"{statistics.mean(plans):.3f}",
-      ]
-    )
-  return f"memory: 8 sources, plans of {_PLANNED:,} rows", lines
-
-
 if __name__ == "__main__":
-  harness.run(packed, mixes, memory)
+  harness.run(packed, mixes)

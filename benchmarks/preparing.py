@@ -207,10 +207,7 @@ def _measured(
 def preparing(directory: pathlib.Path) -> harness.Table:
   """Prepares every input with every tokenizer."""
   size = 2**20 * harness.small(_MEGABYTES.value, 1)
-  lines = [
-    ["input", "tokenizer", "alone, MB/s", "1 worker, MB/s", "2 workers, MB/s",
-     "CPU overhead, 1 worker", "2 workers"],
-  ]  # fmt: skip
+  lines = []
   with tempfile.TemporaryDirectory(dir=directory) as kept:
     folder = pathlib.Path(kept)
     inputs = _write_inputs(folder, size)
@@ -220,10 +217,19 @@ def preparing(directory: pathlib.Path) -> harness.Table:
         if name not in (_TOKENIZERS.value or specs):
           continue
         seconds, overheads = _measured(kind, path, spec, folder / "out")
+        alone, *ours = (f"{size / own / 1e6:.1f}" for own in seconds)
+        one, two = (f"{100 * own:.0f}%" for own in overheads)
         lines.append(
-          [kind, name, *(f"{size / own / 1e6:.1f}" for own in seconds),
-           *(f"{100 * own:.0f}%" for own in overheads)]
-        )  # fmt: skip
+          {
+            "input": kind,
+            "tokenizer": name,
+            "alone, MB/s": alone,
+            "1 worker, MB/s": ours[0],
+            "2 workers, MB/s": ours[1],
+            "CPU overhead, 1 worker": one,
+            "2 workers": two,
+          }
+        )
   return f"Preparing {size / 1e6:.0f} MB of text", lines
 
 

@@ -76,12 +76,7 @@ def arms(directory: pathlib.Path) -> harness.Table:
       compression=compression,
     )
   two_windows, everything = 2 * _WINDOW_BLOCKS.value, -(-examples // _BLOCK)
-  lines = [
-    [
-      "store", "shuffle", "logical reads", "ranges", "ranges/example",
-      "chunks fetched", "MiB", "cache hits", "examples/s", "p50 ms", "p95 ms",
-    ]
-  ]  # fmt: skip
+  lines = []
   for how, compression, room in (
     ("mapped", "none", None),
     (f"zstd, {two_windows} chunks", "zstd", two_windows),
@@ -89,7 +84,7 @@ def arms(directory: pathlib.Path) -> harness.Table:
   ):
     for strategy in _CHOSEN.value:
       figures = _read(paths[compression], strategy, groups, room)
-      lines.append([how, strategy, *figures])
+      lines.append({"store": how, "shuffle": strategy, **figures})
   group = _PREFETCH_BATCHES.value
   read = groups * group * _BATCH_SIZE.value
   return f"arms: {read:,} examples in groups of {group}", lines
@@ -97,7 +92,7 @@ def arms(directory: pathlib.Path) -> harness.Table:
 
 def _read(
   path: pathlib.Path, strategy: str, groups: int, cache_chunks: int | None
-) -> list[str]:
+) -> harness.Line:
   """Reads prefetch groups of a store that is opened for it."""
   options = {
     "era": {"era_length": _ERA_LENGTH.value},
@@ -130,16 +125,17 @@ def _read(
   reads, seconds = store.counters - before, np.diff(marks)
   examples = len(seconds) * batch_size
   chunks = -(-store.num_tokens // store.opened.chunk_tokens)
-  return [
-    f"{reads.logical_reads:,}",
-    f"{reads.coalesced_ranges:,}",
-    f"{reads.coalesced_ranges / examples:.5f}",
-    f"{reads.chunks_fetched:,} of {chunks}",
-    f"{reads.bytes_fetched / 2**20:,.0f}",
-    f"{reads.cache_hits:,}",
-    f"{examples / seconds.sum():,.0f}",
-    *(f"{np.percentile(seconds, p) * 1e3:.2f}" for p in (50, 95)),
-  ]
+  return {
+    "logical reads": f"{reads.logical_reads:,}",
+    "ranges": f"{reads.coalesced_ranges:,}",
+    "ranges/example": f"{reads.coalesced_ranges / examples:.5f}",
+    "chunks fetched": f"{reads.chunks_fetched:,} of {chunks}",
+    "MiB": f"{reads.bytes_fetched / 2**20:,.0f}",
+    "cache hits": f"{reads.cache_hits:,}",
+    "examples/s": f"{examples / seconds.sum():,.0f}",
+    "p50 ms": f"{np.percentile(seconds, 50) * 1e3:.2f}",
+    "p95 ms": f"{np.percentile(seconds, 95) * 1e3:.2f}",
+  }
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ Parts, each a table (`--parts` runs some):
 - packed: First-Fit-Decreasing over `--documents` lengths that are drawn to a
   file of 8 bytes each, in a process of its own: on one core and on all; killed
   at half of its time and started again; opened by another process.
-- memory: `--sources` stores of `--each` documents, hard links of one, as one
-  mix of First-Fit-Decreasing rows, shuffled in blocks, in a process of its own:
-  anonymous memory, file pages and the longest batch of the first batches.
 - virtual: 16 stores of `--virtual` documents together, whose lengths repeat in
   no file, as one mix: to build it first, which passes over all lengths, and
   again; a plan and a state far on; what the process holds. The first such state
@@ -39,21 +36,17 @@ import kinds
 import numpy as np
 
 from chomp_data import pipeline
-from chomp_data.loading import feed
 from chomp_data.pack import bins as bin_source
 from chomp_data.stores import kinds as store_kinds
 
 _DOCUMENTS = flags.DEFINE_integer(
   "documents", 10**7, "Documents that are packed."
 )
-_SOURCES = flags.DEFINE_integer("sources", 200, "Sources of `memory`.")
-_EACH = flags.DEFINE_integer("each", 10**6, "Documents of each of them.")
 _VIRTUAL = flags.DEFINE_integer(
   "virtual", 10**8, "Documents of 16 stores without files."
 )
 _ROWS = 1_024  # of a global batch
 _SEQ_LEN = harness.SEQ_LEN
-_STEPS = 64  # batches
 _PACKED_BYTES = 8  # kept of a document, at most
 
 
@@ -69,25 +62,22 @@ def packed(directory: pathlib.Path) -> harness.Table:
       f" {free / 1e9:.0f}. Take fewer, or another --directory."
     )
   index = directory / "packed.index"
-  lines = [
-    ["packed", "minutes", "CPU min", "M documents/s", "bytes", "B/document"]
-  ]
-  lines[0] += ["peak MB", "the same bytes"]
+  lines = []
 
   def add(name: str, found: dict[str, float]) -> None:
     size = sum(file.stat().st_size for file in index.rglob("*.bin"))
     digests.append(_digest(index))
     lines.append(
-      [
-        name,
-        f"{found['wall'] / 60:.2f}",
-        f"{found['cpu'] / 60:.2f}",
-        f"{documents / found['wall'] / 1e6:.1f}",
-        f"{size:,}",
-        f"{size / documents:.2f}",
-        f"{found['peak'] / 2**20:.0f}",
-        "yes" if digests[-1] == digests[0] else "NO",
-      ]
+      {
+        "packed": name,
+        "minutes": f"{found['wall'] / 60:.2f}",
+        "CPU min": f"{found['cpu'] / 60:.2f}",
+        "M documents/s": f"{documents / found['wall'] / 1e6:.1f}",
+        "bytes": f"{size:,}",
+        "B/document": f"{size / documents:.2f}",
+        "peak MB": f"{found['peak'] / 2**20:.0f}",
+        "the same bytes": "yes" if digests[-1] == digests[0] else "NO",
+      }
     )
 
   digests: list[str] = []
@@ -104,61 +94,22 @@ def packed(directory: pathlib.Path) -> harness.Table:
     add(f"killed after {whole / 2:.0f} s, and then", found)
     found = harness.probed("pack", str(path), cores)
     lines.append(
-      [
-        f"opened again: {found['open']:.2g} s, a plan of {_ROWS} rows"
+      {
+        "packed": f"opened again: {found['open']:.2g} s, a plan of {_ROWS} rows"
         f" {1e3 * found['plan']:.2g} ms",
-        *([""] * 5),
-        f"{found['peak'] / 2**20:.0f}",
-        "",
-      ]
-    )  # fmt: skip
+        "peak MB": f"{found['peak'] / 2**20:.0f}",
+      }
+    )
   finally:
     shutil.rmtree(path)
     shutil.rmtree(index, ignore_errors=True)
   return f"Packing {documents:,} documents into rows of {_SEQ_LEN}", lines
 
 
-def memory(directory: pathlib.Path) -> harness.Table:
-  """Measures what a process holds that reads many packed sources."""
-  count = harness.small(_SOURCES.value, 3)
-  documents = harness.small(_EACH.value, 20_000)
-  first = directory / "memory" / "0"
-  corpora.make_corpus(first, documents, median=50)
-  # Builds the index, which lies beside the store.
-  bin_source.BinSource(first, bin_source.BinOptions(), seq_len=_SEQ_LEN)
-  for number in range(1, count):
-    for kind in ("", ".index"):
-      shutil.copytree(
-        f"{first}{kind}",
-        first.with_name(f"{number}{kind}"),
-        copy_function=os.link,
-      )
-  lines = [["sources", "batches", "anonymous MB", "of files MB"]]
-  lines[0] += ["first batch, s", "longest, s", "mean, ms"]
-  for batches in (1, _STEPS, 4 * _STEPS):
-    found = harness.probed("memory", str(first.parent), count, batches)
-    lines.append(
-      [
-        str(count),
-        str(batches),
-        f"{found['anonymous'] / 2**20:.0f}",
-        f"{found['file'] / 2**20:.0f}",
-        f"{found['first']:.2f}",
-        f"{found['longest']:.2f}",
-        f"{1e3 * found['mean']:.1f}",
-      ]
-    )
-  shutil.rmtree(first.parent)
-  title = f"Packed sources of {documents:,} documents, batches of {_ROWS} rows"
-  return title, lines
-
-
 def virtual(directory: pathlib.Path) -> harness.Table:
   """Measures mixes of 16 stores without files."""
   documents = harness.small(_VIRTUAL.value, 1_600_000)
-  lines = [["rows", "first build, s", "again, s", "plan far on, ms"]]
-  lines[0] += ["first state far on, s", "again, ms"]
-  lines[0] += ["anonymous MB", "beside the stores"]
+  lines = []
   for kind in ("sequential", "exact"):
     path = directory / f"virtual-{kind}"
     path.mkdir(parents=True)
@@ -166,27 +117,27 @@ def virtual(directory: pathlib.Path) -> harness.Table:
     again = harness.probed(kind, str(path), documents)
     size = sum(file.stat().st_size for file in path.rglob("*.bin"))
     lines.append(
-      [
-        kind,
-        f"{first['build']:.1f}",
-        f"{again['build']:.2f}",
-        f"{1e3 * again['plan']:.1f}",
-        f"{first['state']:.1f}" if "state" in first else "-",
-        f"{1e3 * again['state']:.1f}" if "state" in again else "-",
-        f"{again['anonymous'] / 2**20:.0f}",
-        f"{size:,} B",
-      ]
+      {
+        "rows": kind,
+        "first build, s": f"{first['build']:.1f}",
+        "again, s": f"{again['build']:.2f}",
+        "plan far on, ms": f"{1e3 * again['plan']:.1f}",
+        "first state far on, s": (
+          f"{first['state']:.1f}" if "state" in first else "-"
+        ),
+        "again, ms": f"{1e3 * again['state']:.1f}" if "state" in again else "-",
+        "anonymous MB": f"{again['anonymous'] / 2**20:.0f}",
+        "beside the stores": f"{size:,} B",
+      }
     )
   title = f"16 stores of {documents:,} documents together, rows of {_SEQ_LEN}"
   return f"{title}, batches of {_ROWS} rows, CPU s and ms", lines
 
 
 def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
-  """Measures what `packed`, `memory` and `virtual` ask for."""
+  """Measures what `packed` and `virtual` ask for."""
   path = pathlib.Path(directory)
   began, cpu = time.perf_counter(), time.process_time()
-  if figure == "memory":
-    return _read(path, *of)
   if figure == "pack":
     (cores,) = of
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -232,30 +183,6 @@ def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
   return {**found, "anonymous": harness.resident()}
 
 
-def _read(
-  directory: pathlib.Path, count: int, batches: int
-) -> dict[str, float]:
-  """Reads batches of a mix; returns memory in bytes and times in seconds."""
-  began = time.perf_counter()
-  pipe = pipeline.build(
-    _config(directory, count, kinds.source("bin ffd, block"))
-  )
-  reader = iter(feed.data_loader(pipeline.batch_source(pipe)))
-  next(reader)
-  times = [time.perf_counter() - began]
-  for _ in range(batches - 1):
-    begun = time.perf_counter()
-    next(reader)
-    times.append(time.perf_counter() - begun)
-  return {
-    "anonymous": harness.resident(),
-    "file": harness.resident("RssFile"),
-    "first": times[0],
-    "longest": max(times[1:], default=0),
-    "mean": sum(times[1:]) / max(len(times) - 1, 1),
-  }
-
-
 def _digest(index: pathlib.Path) -> str:
   """Returns the SHA-256 of the arrays of an index."""
   found = hashlib.sha256()
@@ -281,4 +208,4 @@ def _config(
 
 
 if __name__ == "__main__":
-  harness.run(packed, memory, virtual, probe=_probe)
+  harness.run(packed, virtual, probe=_probe)

@@ -50,7 +50,7 @@ def config(name: str, store: str) -> dict[str, Any]:
   return kinds.of_rows(sources, _SEQ_LEN, _BATCH, mix=mix)
 
 
-def measured(name: str, data: dict[str, Any]) -> list[str]:
+def measured(name: str, data: dict[str, Any]) -> harness.Line:
   """Returns a line of the table."""
   pipeline.build(data)  # Side indexes are there from then on.
   pipe = pipeline.build(data)
@@ -61,10 +61,13 @@ def measured(name: str, data: dict[str, Any]) -> list[str]:
     next(batches)
     times.append((time.thread_time() - began) * 1e3)
   first, *others = times
-  return [
-    name, f"{len(times):,}", f"{first:.1f}",
-    f"{statistics.median(others):.2g}", f"{max(others):.1f}",
-  ]  # fmt: skip
+  return {
+    "run": name,
+    "batches": f"{len(times):,}",
+    "first, ms": f"{first:.1f}",
+    "median, ms": f"{statistics.median(others):.2g}",
+    "longest, ms": f"{max(others):.1f}",
+  }
 
 
 def waits(directory: pathlib.Path) -> harness.Table:
@@ -72,7 +75,7 @@ def waits(directory: pathlib.Path) -> harness.Table:
   count = harness.small(1_000_000, 2_000)
   path = directory / f"documents-{count}"
   corpora.make_corpus(path, count, median=_MEDIAN)
-  lines = [["run", "batches", "first, ms", "median, ms", "longest, ms"]]
+  lines = []
   for name in harness.chosen([*_NAMES, _MIX]):
     harness.add_line(lines, measured(name, config(name, str(path))))
   title = (

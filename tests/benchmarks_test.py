@@ -135,9 +135,8 @@ def test_stalls(tmp_path):
 
 
 def test_scale_a_killed_packing_goes_on(tmp_path):
-  packed, memory, virtual = run("scale", tmp_path)
+  packed, virtual = run("scale", tmp_path)
   assert [line["the same bytes"] for line in packed] == [*["yes"] * 3, ""]
-  assert [line["sources"] for line in memory] == ["3"] * 3
   assert [line["rows"] for line in virtual] == ["sequential", "exact"]
 
 
@@ -157,22 +156,20 @@ def test_read_cost_takes_the_setting_of_the_seeds_benchmark(tmp_path):
 
 def test_loading_reads_starts_and_measures_memory(tmp_path):
   tables = run("loading", tmp_path)
-  assert [len(table) for table in tables] == [10, 6, 5, 2]
+  assert [len(table) for table in tables] == [8, 5, 2]
   for line in tables[0]:
     assert 0 < number(line["second, median"]) < 1
     assert number(line["Mtokens/s"]) <= number(line["Mpositions/s"])
 
 
 def test_planning_keeps_little(tmp_path):
-  packed, mixes, memory = run("planning", tmp_path)
+  packed, mixes = run("planning", tmp_path)
   assert [line["rows"] for line in packed] == [
     "sequential, full", "sequential, block", "bin ffd, block",
     "bin exact, block",
   ]  # fmt: skip
   assert [line["sources"] for line in mixes] == ["3", "8"] * 2
-  few, many = memory
-  assert number(many["rows"]) > 3 * number(few["rows"])
-  assert number(many["kept, MB"]) < number(few["kept, MB"]) + 2
+  assert all(number(line["resident B/document"]) < 2 for line in packed)
 
 
 def test_buckets_compare_with_plain_loops(tmp_path):
