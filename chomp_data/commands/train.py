@@ -121,7 +121,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _METRICS = ("train/loss", "train/tokens_per_second", "train/wait_share")
 
 # What a run goes on writing.
-_FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
+_FILES = ("metrics.json", curves.FILE)
 _REPORT = "report.txt"
 
 
@@ -382,10 +382,8 @@ class Run:
     _log_lines(f"by source up to step {step}", lines)
 
   def _evaluate(self, step: int, state: training.TrainState) -> None:
-    points, documents = self.evaluation.measure(self.trainer.model(state), step)
+    points = self.evaluation.measure(self.trainer.model(state))
     self.curves.add(step, points)
-    for kind, records in documents.items():
-      self.curves.add_documents(step, kind, records)
     shown = [f"{name} {value:.4f}" for name, value in points.items()]
     _log_lines(f"evaluation at step {step}", shown)
 

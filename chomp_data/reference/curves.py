@@ -6,7 +6,6 @@ They are in the run's directory and grow as it goes. A resume cuts what was
 written after its step, so each step is there once.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
 import json
@@ -15,8 +14,6 @@ import pathlib
 from typing import Any
 
 FILE = "curves.jsonl"
-# Of single documents: held out, and learned by heart.
-DOCUMENTS = "documents.jsonl"
 _TENSORBOARD = "tensorboard"
 
 
@@ -34,51 +31,30 @@ class Curves:
     if self._directory is None:
       return
     self._directory.mkdir(parents=True, exist_ok=True)
-    for name in (FILE, DOCUMENTS):
-      path = self._directory / name
-      if path.exists():
-        # TensorBoard leaves out events of an earlier file from here on.
-        self._purge = step + 1
-        _cut(path, step)
+    path = self._directory / FILE
+    if path.exists():
+      # TensorBoard leaves out events of an earlier file from here on.
+      self._purge = step + 1
+      _cut(path, step)
 
   def add(self, step: int, values: Mapping[str, float]) -> None:
     """Adds a point of each curve; what is not finite is null."""
     if self._directory is None or not values:
       return
-    self._append(FILE, step, [values])
+    with open(self._directory / FILE, "a") as file:
+      point = {name: _finite(value) for name, value in values.items()}
+      file.write(json.dumps({"step": step, **point}) + "\n")
     if (events := self._writer(self._directory)) is not None:
       for name, value in values.items():
         if math.isfinite(value):
           events.add_scalar(name, value, step)
       events.flush()
 
-  def add_documents(
-    self, step: int, kind: str, records: Iterable[Mapping[str, Any]]
-  ) -> None:
-    """Adds a line for each of some documents.
-
-    Args:
-      step: Steps taken.
-      kind: What was asked of them.
-      records: JSON values; NaN is null.
-    """
-    self._append(DOCUMENTS, step, ({"kind": kind, **r} for r in records))
-
   def close(self) -> None:
     """Closes what is open."""
     if self._events is not None:
       self._events.close()
       self._events = None
-
-  def _append(
-    self, name: str, step: int, records: Iterable[Mapping[str, Any]]
-  ) -> None:
-    if self._directory is None:
-      return
-    with open(self._directory / name, "a") as file:
-      for record in records:
-        line = {"step": step, **{k: _finite(v) for k, v in record.items()}}
-        file.write(json.dumps(line) + "\n")
 
   def _writer(self, directory: pathlib.Path) -> Any:
     """Returns TensorBoard's writer; None where its package is missing."""

@@ -18,14 +18,9 @@ from flax import nnx
 import jax
 import numpy as np
 
-from chomp_data import pipeline
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
-from chomp_data.rows import spans
 from chomp_data.sources import row_source
-
-# Rows planned at once.
-_BLOCK_ROWS = 65_536
 
 _FIELDS = (
   "tokens",
@@ -137,13 +132,6 @@ def batches_of(
     batch = source.batch(np.minimum(rows, len(source) - 1))
     batch["loss_mask"][rows >= len(source)] = False
     yield batch
-
-
-def planned(pipe: pipeline.Pipeline, num_steps: int) -> Iterator[spans.Spans]:
-  """Yields the spans of a run's first steps that are there, in blocks."""
-  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
-  for step in range(0, num_steps, block):
-    yield pipe.plan(step, min(block, num_steps - step)).live()
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -128,10 +128,6 @@ def read(config: Any) -> RunOptions:
   parts = read_sections(config, SECTIONS, problems, {"model": sizes})
   if parts["model"]:
     problems += parts["model"].problems("config.model")
-  if parts["evaluation"]:
-    problems += parts["evaluation"].problems(
-      "config.evaluation", pipe.seq_len if pipe else None
-    )
   if pipe and parts["model"] and parts["train"]:
     problems += _input_problems(pipe, parts["model"])
     problems += step_problems(pipe, parts["train"])

@@ -23,13 +23,13 @@ import tempfile
 
 from absl import app
 from absl import flags
+import memorization
 import numpy as np
 import shared
 
 import chomp_data
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
-from chomp_data.reference import held_out
 from chomp_data.reference import training
 
 _PARTS = flags.DEFINE_list("parts", ["learned", "scaling"], "Tables to make.")
@@ -48,9 +48,7 @@ _BATCH = 16  # rows
 _LEARNED = 8  # documents of the first part
 _KNOWN = 0.5
 _LOOKS = 25  # evaluations of a run
-_ASKED = held_out.EvaluationOptions(
-  pz_window=48, pz_prefix=24, pz_documents=64, pz_windows=16
-)
+_ASKED = memorization.Options(window=48, prefix=24, documents=64, windows=16)
 
 
 def make_store(
@@ -96,7 +94,7 @@ def run(store: stores.Store) -> list[list[dict]]:
     _STEPS.value,
     training.OptimizerOptions(learning_rate=3e-3, warmup_steps=50),
   )
-  asked = held_out.Memorization(pipe, "functions", _ASKED)
+  asked = memorization.Memorization(pipe, "functions", _ASKED)
   every = max(1, _STEPS.value // _LOOKS)
   looks = []
   state = trainer.init(0)

@@ -49,8 +49,6 @@ def get_config():
     "evaluation": {
       "every_steps": 4,
       "stores": {"web": "DIRECTORY/held"},
-      "pz_window": 12,
-      "pz_prefix": 6,
     },
   })
 """
@@ -100,15 +98,6 @@ def test_a_run_measures_as_it_goes_and_says_what_stood_out(tmp_path):
     assert own["held_out/bits_per_byte/web"] == pytest.approx(
       own["held_out/loss/web"] / np.log(2)
     )
-    assert 0 <= own["p_z/text"] <= 1
-  documents = [
-    json.loads(line)
-    for line in (tmp_path / "run" / "documents.jsonl").read_text().splitlines()
-  ]
-  last = [own for own in documents if own["step"] == 14]
-  assert len([own for own in last if own["kind"] == "held_out"]) == 6
-  learned = [own for own in last if own["kind"] == "p_z"]
-  assert sum(own["exposures"] for own in learned) > 0
   events = list((tmp_path / "run" / "tensorboard").iterdir())
   assert any(b"held_out/loss/web" in file.read_bytes() for file in events)
 
@@ -301,27 +290,25 @@ def test_two_processes_measure_what_one_does(tmp_path, data):
   )
 
   speed = ("train/tokens_per_second", "train/wait_share")
-  for file in ("curves.jsonl", "documents.jsonl"):
-    one, two = (
-      [
-        {
-          k: v
-          for k, v in json.loads(line).items()
-          # What a process reads is its own.
-          if k not in speed and not k.startswith("input/")
-        }
-        for line in (tmp_path / name / file).read_text().splitlines()
-      ]
-      for name in ("one", "two")
-    )
-    assert len(one) == len(two) > 3
-    for own, other in zip(one, two, strict=True):
-      assert own.keys() == other.keys()
-      for name, value in own.items():
-        if isinstance(value, float):
-          value = pytest.approx(value, rel=1e-4, nan_ok=True)
-        assert other[name] == value, (file, name)
-  assert max(own.get("exposures", 0) for own in one) > 0
+  one, two = (
+    [
+      {
+        k: v
+        for k, v in json.loads(line).items()
+        # What a process reads is its own.
+        if k not in speed and not k.startswith("input/")
+      }
+      for line in (tmp_path / name / "curves.jsonl").read_text().splitlines()
+    ]
+    for name in ("one", "two")
+  )
+  assert len(one) == len(two) > 3
+  for own, other in zip(one, two, strict=True):
+    assert own.keys() == other.keys()
+    for name, value in own.items():
+      if isinstance(value, float):
+        value = pytest.approx(value, rel=1e-4, nan_ok=True)
+      assert other[name] == value, name
   files = sorted((tmp_path / "one" / "span_losses").iterdir())
   assert files
   for file in files:
