@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 import numpy as np
 import pytest
 
+from chomp_data import errors
 from chomp_data import stores
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
@@ -47,7 +48,11 @@ def made(count=30, dtype=np.uint8):
     height, width = SIZES[i % len(SIZES)]
     pixels = random.integers(0, 256, (height, width, 3)).astype(dtype)
     latent = random.standard_normal((5, height // 2, width // 2))
-    arrays = {"pixels": pixels, "latent": latent.astype(np.float32)}
+    arrays = {
+      "pixels": pixels,
+      "latent": latent.astype(np.float32),
+      "mask": random.integers(0, 2, (height, width)).astype(np.bool_),
+    }
     values = {
       "height": height,
       "width": width,
@@ -72,7 +77,7 @@ def opened(path, fields=PIXELS, **options):
 @pytest.mark.parametrize("kind", WRITERS)
 def test_what_was_written_is_read_in_any_order(tmp_path, kind):
   own = made()
-  fields = {**PIXELS, "latent": None}
+  fields = {**PIXELS, "latent": None, "mask": None}
   store = opened(written(tmp_path / "data", kind, own), fields)
   assert store.num_samples == len(store) == 30
   heights, widths = store.sizes()
@@ -83,7 +88,7 @@ def test_what_was_written_is_read_in_any_order(tmp_path, kind):
   for number, (height, width) in enumerate(SIZES):
     indices = random.permutation(np.arange(number, 30, len(SIZES)))
     batch = store.read(indices, metadata=["label", "score"])
-    assert set(batch) == {"pixels", "latent", "label", "score"}
+    assert set(batch) == {*fields, "label", "score"}
     for name in fields:
       expected = np.stack([own[i][0][name] for i in indices])
       assert batch[name].dtype == expected.dtype
@@ -264,6 +269,57 @@ def test_flat_lists_get_the_shape_that_is_stated(tmp_path, kind):
   square = {"pixels": Field(("height", "height", 3), "uint8")}
   with pytest.raises(stores.StoreError, match=r"sample 1 must .* got \(72,\)"):
     opened(path, square).read([1])
+
+
+def store_of(path, kind, shapes, fields=("a",), size=(4, 6)):
+  """Returns a store of zeros of shapes, of samples of one size."""
+  height, width = size
+  values = {"height": height, "width": width}
+  own = [({"a": np.zeros(shape, np.uint8)}, values) for shape in shapes]
+  WRITERS[kind](path, own)
+  return opened(path, fields)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("shape", [(6, 4, 3), (4, 3), (8, 12), (4, 3, 6)])
+def test_the_first_sample_of_a_size_must_have_that_size(tmp_path, kind, shape):
+  store = store_of(tmp_path / "data", kind, [shape, (4, 6, 3)[: len(shape)]])
+  message = re.escape(
+    f"{tmp_path}/data: sample 0 must have `a` of its height 4 and width 6, or"
+    f" of the same part of both, beside each other, got shape {shape}"
+  )
+  for index in (0, 1):
+    with pytest.raises(stores.StoreError, match=message):
+      store.read([index])
+  with pytest.raises(stores.StoreError, match=message):
+    store.specs(4, 6)
+  # A stated shape is what is meant.
+  stated = {"a": Field(shape)}
+  store = opened(tmp_path / "data", stated)
+  assert store.read([0])["a"].shape == (1, *shape)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+  "shape",
+  [(4, 6), (4, 6, 3), (16, 4, 6), (2, 3), (2, 3, 9), (9, 2, 3), (7,), (24,)],
+)
+def test_pixels_latents_and_flat_arrays_need_no_shape(tmp_path, kind, shape):
+  store = store_of(tmp_path / "data", kind, [shape])
+  assert store.read([0])["a"].shape == (1, *shape)
+
+
+def test_another_dtype_than_the_first_samples_names_both(tmp_path):
+  values = {"height": 2, "width": 2}
+  own = [
+    ({"a": np.full((2, 2), 1, dtype)}, values)
+    for dtype in (np.uint8, np.float32)
+  ]
+  written(tmp_path / "data", "array_record", own)
+  store = opened(tmp_path / "data", ["a"])
+  message = "sample 1 must have values of uint8 as `a`, as sample 0, the first"
+  with pytest.raises(stores.StoreError, match=message):
+    store.read([0, 1])
 
 
 def large(path, kind, altered=None):
@@ -559,6 +615,32 @@ def test_records_that_are_no_samples_or_lack_a_field(tmp_path):
     opened(tmp_path / "tokens")
 
 
+def test_numpy_scalars_are_written_as_numbers(tmp_path):
+  values = {
+    "height": np.int32(2),
+    "width": np.int64(2),
+    "label": np.uint8(7),
+    "score": np.float32(0.5),
+    "good": np.bool_(True),
+    "name": np.str_("seven"),
+  }
+  own = [({"a": np.zeros((2, 2))}, values)]
+  written(tmp_path / "data", "array_record", own)
+  store = opened(tmp_path / "data", ["a"])
+  found = {name: value[0] for name, value in store.metadata([0]).items()}
+  assert found == {
+    "height": 2,
+    "width": 2,
+    "label": 7,
+    "score": 0.5,
+    "good": True,
+    "name": "seven",
+  }
+  dtypes = {name: dtype and dtype.kind for name, dtype in
+            store.value_dtypes.items()}  # fmt: skip
+  assert list(dtypes.values()) == ["i", "i", "i", "f", "b", None]
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_metadata_has_the_dtype_that_holds_all_values(tmp_path, turned):
   own = made(6)
@@ -672,7 +754,7 @@ def test_nested_lists_of_any_kind_are_arrays(array, large, fixed):
 
 def test_missing_and_uneven_values_are_named(tmp_path):
   arrow = arrow_columns.pyarrow()
-  good = [[1, 2], [3, 4]]
+  good, truth = [[1, 2], [3, 4]], [[True, False], [False, True]]
   path = tmp_path / "data"
   arrow_file(
     path,
@@ -680,13 +762,14 @@ def test_missing_and_uneven_values_are_named(tmp_path):
       none=arrow.array([good, None, good]),
       inner=arrow.array([good, [[1, 2], None], good]),
       value=arrow.array([good, [[1, 2], [3, None]], good]),
+      truth=arrow.array([truth, [[True, None], [True, True]], truth]),
       uneven=arrow.array([good, [[1], [2, 3, 4]], good]),
       text=arrow.array(["a", None, "b"]),
     ),
   )
-  for name in ("none", "inner", "value"):
-    store = opened(path, [name])
-    assert store.read([0, 2])[name].tolist() == [good, good]
+  for name in ("none", "inner", "value", "truth"):
+    store, right = opened(path, [name]), truth if name == "truth" else good
+    assert store.read([0, 2])[name].tolist() == [right, right]
     message = f"{path}: sample 1 must hold `{name}`, got a missing value"
     with pytest.raises(stores.StoreError, match=message):
       store.read([0, 1])
@@ -777,6 +860,41 @@ def test_a_state_that_names_no_files_or_others(tmp_path):
     stores.StoreError, match=f"data, test. Name one, as {path}"
   ):
     opened(tmp_path, ["a"])
+
+
+def test_saved_numbers_have_one_type_in_all_batches(tmp_path, monkeypatch):
+  monkeypatch.setattr(save_to_disk, "BATCH_ROWS", 2)
+
+  def save(path, labels):
+    own = [
+      ({"a": np.zeros((2, 2))}, {"height": 2, "width": 2, "label": label})
+      for label in labels
+    ]
+    save_to_disk.save_to_disk(path, own, samples_per_file=4)
+    return opened(path, ["a"])
+
+  # Whole numbers are floats too, in another batch or another file.
+  store = save(tmp_path / "a", [0, 0.5, 1, 2, 3, 4])
+  found = store.metadata(range(6))["label"]
+  assert found.dtype == np.float64
+  assert found.tolist() == [0, 0.5, 1, 2, 3, 4]
+  for labels, wrong in (
+    ([0, 1, 2, 0.5], "samples 2 .. 3 must have the columns and types"),
+    ([0, 1, 2, 3, 4.5], "samples 4 .. 4 must have the columns and types"),
+    ([0, 1, 2, "x"], "samples 2 .. 3 must have the columns and types"),
+  ):
+    with pytest.raises(errors.PrepareError, match=wrong):
+      save(tmp_path / "b", labels)
+    assert not (tmp_path / "b").exists()
+
+
+def test_arrays_of_other_numbers_of_axes_are_not_saved(tmp_path):
+  own = [
+    ({"a": np.zeros(shape)}, {"height": 2, "width": 2})
+    for shape in ((2, 2), (2, 2, 3))
+  ]
+  with pytest.raises(errors.PrepareError, match="arrays of 2 and of 3 axes"):
+    save_to_disk.save_to_disk(tmp_path / "data", own)
 
 
 @pytest.fixture(scope="module")
