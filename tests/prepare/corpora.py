@@ -6,10 +6,13 @@ Each function writes documents to a directory that is there, and returns what
 `prepare --input` is given. `DOCUMENTS` are texts of the Python library.
 """
 
+import contextlib
+import dataclasses
 import gzip
 import json
 import pathlib
 import sysconfig
+from unittest import mock
 
 from array_record.python import array_record_module
 import numpy as np
@@ -19,9 +22,12 @@ import zstandard
 from chomp_data import stores
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
+from chomp_data.prepare import readers
 from chomp_data.prepare import records
+from chomp_data.prepare.reading import byte_blocks
 from chomp_data.prepare.reading import tf_example
 
+OPTIONS = records.ReadOptions(raw=False)
 _STDLIB = pathlib.Path(sysconfig.get_path("stdlib"))
 DOCUMENTS = [
   (path.name, path.read_text(encoding="utf-8"))
@@ -146,20 +152,20 @@ def trained_bytes(store, document):
   return tokens.tobytes(), tokens[trained].tobytes()
 
 
-def planned(path, part_bytes=2**40, options=None):
+def planned(path, part_bytes=2**40, options=OPTIONS):
   """The files at a path or URL as `prepare` looks at them, in this process."""
   return list(
     input_plan.plan_files(
       inputs.discover([str(path)], []),
       part_bytes,
-      options or records.ReadOptions(raw=False),
+      options,
       "",
       map,
     )
   )
 
 
-def pieces(path, part_bytes=2**40, options=None):
+def pieces(path, part_bytes=2**40, options=OPTIONS):
   """The pieces that `prepare` reads of the files at a path or URL."""
   files = planned(path, part_bytes, options)
   for file in files:
@@ -167,3 +173,26 @@ def pieces(path, part_bytes=2**40, options=None):
       raise file.error
   pieces_of_files = [piece for file in files for piece in file.pieces]
   return list(input_plan.number(pieces_of_files, "", map))
+
+
+def read(path, part_bytes=2**40, skipped=None, options=OPTIONS, **changes):
+  """The documents of the files at a path or URL, by pieces of so many bytes."""
+  options = dataclasses.replace(options, **changes)
+  return [
+    document
+    for piece in pieces(path, part_bytes, options)
+    for document in readers.documents(piece, options, skipped)
+  ]
+
+
+@contextlib.contextmanager
+def blocks_of(size):
+  """Lines are read in blocks of so many bytes."""
+  with mock.patch.object(byte_blocks, "BLOCK", size):
+    yield
+
+
+def as_text(document):
+  """The text of a document, which may be bytes."""
+  text = document.text
+  return text.decode() if isinstance(text, bytes) else text

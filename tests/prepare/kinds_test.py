@@ -3,7 +3,6 @@
 """Kinds of inputs: the same documents from each, in pieces or at once."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import re
@@ -16,7 +15,6 @@ import pytest
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
-from chomp_data.prepare import records
 from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import tables
 from tests import laws
@@ -25,7 +23,9 @@ from tests.prepare import corpora
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-OPTIONS = records.ReadOptions(raw=False)
+OPTIONS = corpora.OPTIONS
+read = corpora.read
+pieces_of = corpora.pieces
 KINDS = {
   "jsonl": corpora.json_lines,
   "jsonl.gz": lambda path: corpora.json_lines(path, name="x.jsonl.gz"),
@@ -40,30 +40,14 @@ KINDS = {
 ALONE = [kind for kind in KINDS if kind != "save_to_disk"]
 
 
-def pieces_of(path, part_bytes=2**40, options=OPTIONS):
-  return corpora.pieces(path, part_bytes, options)
-
-
-def read(path, part_bytes=2**40, skipped=None, **changes):
-  options = dataclasses.replace(OPTIONS, **changes)
-  return [
-    document
-    for piece in pieces_of(path, part_bytes, options)
-    for document in readers.documents(piece, options, skipped)
-  ]
-
-
-def as_text(document):
-  text = document.text
-  return text.decode() if isinstance(text, bytes) else text
-
-
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_gives_the_same_documents(tmp_path, kind, raw):
   path = KINDS[kind](tmp_path)
   found = read(path, raw=raw)
-  assert [as_text(own) for own in found] == [t for _, t in corpora.DOCUMENTS]
+  assert [corpora.as_text(own) for own in found] == [
+    t for _, t in corpora.DOCUMENTS
+  ]
   names = [own.name for own in found]
   if kind == "array_record":
     assert names[:2] == ["x.array_record:0", "x.array_record:1"]
@@ -264,7 +248,9 @@ def test_damaged_bytes_are_told_or_read_as_others(
     found = read(path, 200)
     # Their formats have checksums.
     if kind in ("array_record", "examples"):
-      assert [as_text(own) for own in found] == [text for _, text in SMALL]
+      assert [corpora.as_text(own) for own in found] == [
+        text for _, text in SMALL
+      ]
 
 
 def test_checksums_of_parquet_are_compared_where_it_has_them(tmp_path):

@@ -23,7 +23,6 @@ from chomp_data.prepare import rejections
 from chomp_data.prepare.reading import byte_blocks
 from tests import laws
 from tests.prepare import corpora
-from tests.prepare import kinds_test
 
 MIB = 2**20
 OPTIONS = records.ReadOptions(raw=False, max_document_bytes=MIB)
@@ -48,14 +47,13 @@ def peak_bytes(call):
 def read(path, skipped=None, part_bytes=2**40, options=OPTIONS):
   return [
     (document.name, len(document.text))
-    for piece in kinds_test.pieces_of(path, part_bytes, options)
-    for document in readers.documents(piece, options, skipped)
+    for document in corpora.read(path, part_bytes, skipped, options)
   ]
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.jsonl.zst"])
 def test_a_line_that_is_too_long_is_named_or_skipped(tmp_path, name):
-  texts = [("short", "b"), ("long", "a" * 40 * MIB), ("last", "c")]
+  texts = [("short", "b"), ("long", "a" * 20 * MIB), ("last", "c")]
   path = corpora.json_lines(tmp_path, texts, name)
   with pytest.raises(
     errors.BadInput, match=rf"{name}:2 must be at most 1,048,576 bytes, got m"
@@ -81,7 +79,7 @@ def test_of_an_endless_line_no_more_than_the_limit_is_read(
       count[0] += len(block)
       yield block
 
-  piece, *_ = kinds_test.pieces_of(tmp_path / "x.jsonl", 2 * MIB, OPTIONS)
+  piece, *_ = corpora.pieces(tmp_path / "x.jsonl", 2 * MIB, OPTIONS)
   monkeypatch.setattr(byte_blocks, "blocks", counted)
   with pytest.raises(errors.BadInput, match=r"x\.jsonl:1 must be at most"):
     list(readers.documents(piece, OPTIONS))
@@ -198,13 +196,9 @@ def test_only_lines_that_are_too_long_are_left_out(
   lines = [str(10**size)[:size].encode() for size in sizes]
   path.write_bytes(b"\n".join(lines))
   options = dataclasses.replace(OPTIONS, max_document_bytes=most)
-  before = byte_blocks.BLOCK
-  byte_blocks.BLOCK = block
-  try:
+  with corpora.blocks_of(block):
     skipped = rejections.Rejections()
     assert not read(path, skipped, part_bytes, options)
-  finally:
-    byte_blocks.BLOCK = before
   expected = {
     "not JSON": sum(0 < size <= most for size in sizes),
     "too long": sum(size > most for size in sizes),
