@@ -154,7 +154,8 @@ def test_a_slow_answer_is_asked_for_twice(bucket, monkeypatch):
   bucket.clear()
   bucket.delay_s = lambda request: 3.0 if request.number == 0 else 0.0
   before = requests.counts.hedged
-  monkeypatch.setattr(requests, "FIRST_HEDGE_S", 0.5)
+  monkeypatch.setattr(requests, "FIRST_HEDGE_S", 0.3)
+  monkeypatch.setattr(requests, "LEAST_HEDGE_S", 0.3)
   began = time.monotonic()
   assert place.get("a") == b"1"
   assert time.monotonic() - began < 2.5

