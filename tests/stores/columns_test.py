@@ -164,6 +164,7 @@ def test_batches_of_copies_are_of_bounded_bytes(tmp_path):
   store = testing_stores.make_store(
     tmp_path / "store",
     [[5] * 2**10] * 8,
+    chunk=2**16,
     columns={"wide": stores.Column("float32", (2**10,))},
     column_values={
       "wide": [np.tile(v[:, None], 2**10) for v in np.split(wide, 8)]
