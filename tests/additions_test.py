@@ -14,6 +14,8 @@ from chomp_data import pipeline
 from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.audit import coverage
+from chomp_data.loading import reads
 from chomp_data.mix import exhaustion
 from chomp_data.prepare import readers
 from chomp_data.prepare import run
@@ -21,6 +23,8 @@ from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import base as tokenizer_base
 from chomp_data.prepare.tokenizers import kinds
+from chomp_data.reference import evaluation
+from chomp_data.reference import window_log
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
@@ -28,7 +32,6 @@ from chomp_data.splice import source as splice_source
 from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
-from tests import in_process
 
 SEQ_LEN = 16
 
@@ -161,29 +164,21 @@ def test_an_added_row_kind_is_shuffled_and_mixed(head, store, kind):
   assert abs(taken[0] - taken[1]) <= SEQ_LEN
 
 
-def test_an_added_row_kind_trains_to_the_report(head, store, tmp_path):
-  config = tmp_path / "config.py"
-  section = data(store, {"kind": "head"}, train_on_eos=False)
-  config.write_text(f"""
-import ml_collections
-
-
-def get_config():
-  return ml_collections.ConfigDict({{
-    "data": {section!r},
-    "model": {{"d_model": 16, "num_layers": 1, "num_heads": 2, "mlp_dim": 16}},
-    "optimizer": {{"warmup_steps": 2}},
-    "train": {{"num_steps": 12, "log_every_steps": 4}},
-    "checkpoint": {{"every_steps": 6, "keep": 2}},
-  }})
-""")
-  done = in_process.run_tool(
-    "train", f"--config={config}", f"--workdir={tmp_path / 'run'}", check=True
+def test_an_added_row_kind_is_logged_evaluated_and_reported(head, store):
+  config = data(store, {"kind": "head"}, train_on_eos=False, epochs=None)
+  with chomp_data.make_iterator(config) as batches:
+    for _ in range(12):
+      next(batches)
+    pipe = batches.pipeline
+    (line,) = reads.lines(batches.reads)
+  assert line.startswith("reads of a: ")
+  assert window_log.WindowLog(pipe).take(12).sources["a"]["rows"] == 24
+  rows = splice_source.validation_of(pipe.sources["a"])
+  assert all(
+    batch["loss_mask"].any() for batch in evaluation.batches_of(rows, 2)
   )
-  assert "Trained 12 steps." in done.stdout
-  report = (tmp_path / "run/report.txt").read_text()
+  report = coverage.report(pipe, coverage.coverage(pipe, 12))
   assert "coverage of a: 6 documents" in report
-  assert "reads of a: " in report
 
 
 def two_exhausted(given, order):

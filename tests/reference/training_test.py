@@ -19,7 +19,7 @@ _CONFIG = decoder_lib.DecoderConfig(
   vocab_size=_VOCAB,
   max_positions=_SEQ_LEN,
   d_model=16,
-  num_layers=2,
+  num_layers=1,
   num_heads=2,
   mlp_dim=24,
 )

@@ -65,13 +65,6 @@ def _check(name, log, report, record, steps):
     assert sum(o["batches"] for o in record["by_bucket"].values()) == steps
 
 
-def test_a_config_trains_and_says_what_it_read(stdlib_store, tmp_path):
-  name = "pretrain_mix.py:runlocal"
-  log, record = _train(name, stdlib_store, tmp_path, 4)
-  _check(name, log, (tmp_path / "report.txt").read_text(), record, 4)
-  _check_forecast(name, stdlib_store, record)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
   "name",
