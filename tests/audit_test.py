@@ -47,8 +47,9 @@ def pipe(tmp_path):
   return build
 
 
-@pytest.mark.parametrize("mode", ["coverage_balanced", "cyclic_roll"])
-@pytest.mark.parametrize("block_rows", [1, 24, 10_000])
+@pytest.mark.parametrize(
+  ("mode", "block_rows"), [("coverage_balanced", 1), ("cyclic_roll", 24)]
+)
 def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
   monkeypatch.setattr(steps_lib, "BLOCK_ROWS", block_rows)
   monkeypatch.setattr(coverage_lib, "LEAST_WAITING", 2)
@@ -117,8 +118,9 @@ def test_documents_with_equal_rows_have_the_largest_entropy(pipe):
   assert 0.5 < other.entropy < np.log(3) - 0.01
 
 
-@pytest.mark.parametrize("kind", ["sequential", "bin"])
-@pytest.mark.parametrize("added", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+  ("kind", "added"), [("sequential", (True, True)), ("bin", (False, True))]
+)
 def test_added_tokens_are_none_of_a_document(tmp_path, kind, added):
   """Only what the store has is covered: at most all of it, and all of it."""
   lengths = [*LENGTHS, 1, 16, 15, 14]

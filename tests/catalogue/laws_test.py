@@ -631,7 +631,7 @@ def test_a_histogram_of_buckets_equals_a_count(name, pipe):
 def test_accounts_equal_a_count(name, root):
   data = runs.data_of(name, root, **document_lists_test.AS_COUNTED)
   if data.get("skip") or data.get("tombstones"):
-    pytest.skip("tests/plans/edits_test.py counts what edits leave out")
+    pytest.skip("tests/plans/edits_together_test.py counts what edits leave")
   pipe = chomp_data.build(data)
   accounts = pipe.accounts
   steps = runs.last_of(pipe)
@@ -716,7 +716,7 @@ def alike(one, two):
 
 def test_a_skip_leaves_out_its_steps_and_moves_nothing(data, pipe):
   if data.get("skip") or data.get("batch_size_schedule"):
-    pytest.skip("tests/plans/edits_test.py combines edits")
+    pytest.skip("tests/plans/edits_together_test.py combines edits")
   count = runs.last_of(pipe, 9)
   skipped = chomp_data.build({**data, "skip": ((2, 3),)})
   for step in range(count - 2):

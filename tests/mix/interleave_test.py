@@ -5,7 +5,6 @@
 import collections
 import dataclasses
 import fractions
-import pickle
 
 import hypothesis
 from hypothesis import strategies as st
@@ -303,11 +302,6 @@ def test_the_end_by_exhaustion(exhaustion, rows):
     mix.locate(np.asarray([end]))
 
 
-def test_a_mix_of_rows_without_end_has_none():
-  mix = mix_of({"a": 1, "b": 2}, {"a": F(1), "b": F(1)})
-  assert mix.num_positions is None
-
-
 def test_a_source_that_left_for_good_does_not_hold_up_the_end():
   def end(*weights):
     stages = [Stage(10 * i, dict.fromkeys(w, 1)) for i, w in enumerate(weights)]
@@ -348,39 +342,6 @@ def test_a_row_that_exhausts_a_source_ends_the_mix_even_as_it_leaves():
 
 
 # Going on.
-
-
-@hypothesis.given(greedy.cases(), st.integers(0, 300))
-def test_a_new_object_goes_on_at_any_position(case, position):
-  mix = greedy.closed_form(case)
-  end = mix.num_positions
-  position = position if end is None else min(position, end)
-  stop = position + 100 if end is None else min(end, position + 100)
-  expected = located(mix, range(position, stop))
-  assert located(greedy.closed_form(case), range(position, stop)) == expected
-  assert located(pickle.loads(pickle.dumps(mix)), range(position, stop)) == (
-    expected
-  )
-
-
-@hypothesis.given(greedy.cases(most_stages=1), st.integers(1, 200))
-def test_offsets_of_one_run_start_another_where_it_stopped(case, position):
-  mix = greedy.closed_form(case)
-  end = mix.num_positions
-  position = position if end is None else min(position, end - 1)
-  weights = case["stages"][0].weights
-  rows, sums = mix.consumed(position)
-  start = {
-    name: (int(rows[i]), int(sums[i]))
-    for i, name in enumerate(mix.names)
-    if name in weights
-  }
-  rest = [Stage(0, weights)]
-  after = greedy.closed_form(case, stages=rest, start=start)
-  stop = position + 100 if end is None else min(end, position + 100)
-  assert located(after, range(stop - position)) == located(
-    mix, range(position, stop)
-  )
 
 
 def test_a_source_that_has_ended_is_at_no_level_of_the_start():

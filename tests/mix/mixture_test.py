@@ -290,7 +290,7 @@ def resumed_at(data, pipe, step):
   return pipeline.build({**data, "mix": mix})
 
 
-@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+@pytest.mark.parametrize("unit", ["rows", "loss_tokens"])
 def test_a_run_goes_on_from_its_offsets_after_a_source_has_ended(
   make_store, caplog, unit
 ):
@@ -373,7 +373,7 @@ def test_offsets_that_no_run_can_have_are_refused(make_store):
     start(short=(5, 999))
 
 
-@pytest.mark.parametrize("epochs", [None, 1, 2])
+@pytest.mark.parametrize("epochs", [None, 2])
 def test_without_replacement_every_row_comes_once_an_epoch(paths, epochs):
   mix = {"exhaustion": "all_exhausted_without_replacement"}
   data = config(paths, ["bins", "stream"], mix, epochs=epochs)
@@ -576,7 +576,6 @@ def of_tokenizers(tmp_path_factory):
   return out
 
 
-@pytest.mark.parametrize("buckets", [False, True])
 @pytest.mark.parametrize(
   ("names", "refused", "unknown"),
   [
@@ -589,10 +588,11 @@ def of_tokenizers(tmp_path_factory):
   ],
 )
 def test_sources_of_one_run_are_of_one_tokenizer(
-  of_tokenizers, caplog, names, refused, unknown, buckets
+  of_tokenizers, caplog, names, refused, unknown
 ):
   sources = {name: dict(of_tokenizers[name]) for name in names.split()}
-  if buckets:
+  # In buckets the check is the same one.
+  if names == "one same other":
     data = {"buckets": {"kind": "length", "lengths": (64,)}}
     data["buckets"]["tokens_per_batch"] = 256
     for own in sources.values():

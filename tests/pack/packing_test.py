@@ -85,23 +85,6 @@ def test_the_worked_example_of_exact_rows():
   ]
 
 
-def test_a_bound_on_documents_opens_another_row():
-  lengths = np.asarray([2, 2, 2, 1])
-  for bound, expected in (
-    (None, [0, 0, 0, 0]),
-    (3, [0, 0, 0, 1]),
-    (2, [0, 0, 1, 1]),
-    (1, [0, 1, 2, 3]),
-  ):
-    bins, num = packing.first_fit_decreasing(lengths, 8, bound)
-    assert (bins.tolist(), num) == (expected, max(expected) + 1)
-
-
-def test_equal_lengths_keep_the_order_of_documents():
-  bins, _ = packing.first_fit_decreasing(np.full(5, 4), 8)
-  assert bins.tolist() == [0, 0, 1, 1, 2]
-
-
 def test_nothing_packs_into_no_row():
   none = np.empty(0, np.int64)
   bins, num = packing.first_fit_decreasing(none, 8)
@@ -112,21 +95,11 @@ def test_nothing_packs_into_no_row():
     assert packing.rows_of_bins(pieces, bins, 0).num_rows == 0
 
 
-def test_packed_lengths_by_policy():
-  lengths = np.asarray([0, 3, 4, 5, 9])
-  for policy, expected in (
-    ("cut", [0, 3, 4, 5, 9]),
-    ("truncate", [0, 3, 4, 4, 4]),
-    ("drop", [0, 3, 4, 0, 0]),
-  ):
-    assert packing.packed_lengths(lengths, 4, policy).tolist() == expected
-
-
 # --- exhaustive ------------------------------------------------------------
 
 
 def test_every_small_window_packs_as_the_textbook_says():
-  for capacity, count in itertools.product(range(1, 6), range(5)):
+  for capacity, count in itertools.product(range(1, 5), range(5)):
     for lengths in itertools.product(range(1, capacity + 1), repeat=count):
       for max_items, max_bins in itertools.product((None, 1, 2), (None, 1, 2)):
         bins, num = packing.first_fit_decreasing(

@@ -159,36 +159,6 @@ def test_a_pair_with_an_empty_half_is_skipped(tmp_path):
   assert np.unique(pipe.plan(0, pipe.num_steps).document).tolist() == [2, 3]
 
 
-def test_every_pair_that_fits_comes_once_an_epoch_and_is_never_cut(tmp_path):
-  rng = np.random.default_rng(0)
-  pairs = np.stack(
-    [rng.integers(0, 5, 300), *rng.integers(1, 9, (2, 300))], axis=1
-  )
-  store = write(tmp_path / "s", pairs.tolist())
-  for options in (
-    {"shuffle_documents": "full"},
-    {"shuffle_documents": "block", "packing_buffer_docs": 64},
-    {"packing_buffer_docs": 32, "shuffle_rows": True, "pair_slots": 2},
-  ):
-    pipe = build(store, {"epochs": 2}, **options)
-    source = pipe.sources["text"]
-    for epoch in range(2):
-      first = source.epochs.start(epoch)
-      rows = np.arange(first, source.epochs.start(epoch + 1))
-      plan = source.plan(rows)
-      fits = 2 * pairs[:, 0] + pairs[:, 1] + pairs[:, 2] <= SEQ_LEN
-      wanted = np.flatnonzero(np.repeat(fits, 2))
-      assert sorted(plan.document.tolist()) == wanted.tolist()
-      assert (plan.length == store.bounds(plan.document)[1]).all()
-      # Halves follow each other in one row.
-      chosen = plan.document % 2 == 0
-      partner = np.flatnonzero(chosen) + 1
-      assert (plan.document[partner] == plan.document[chosen] + 1).all()
-      assert (plan.row[partner] == plan.row[chosen]).all()
-      assert (plan.segment[partner] == plan.segment[chosen] + 1).all()
-      assert (plan.segment[chosen] % 2 == 1).all()
-
-
 def test_a_tombstone_of_either_half_removes_both(tmp_path):
   store = write(tmp_path / "s", [(1, 2, 1), (0, 1, 2), (1, 3, 3)])
   for number, line in enumerate(
@@ -210,15 +180,6 @@ def test_a_tombstone_of_either_half_removes_both(tmp_path):
     ]
     assert not batch["loss_mask"][np.isin(batch["segment_ids"], 0)].any()
     assert np.count_nonzero(batch["segment_ids"]) == 13
-
-
-def test_visits_of_both_halves_are_those_of_their_pair(tmp_path):
-  store = write(tmp_path / "s", [(1, 2, 3)] * 12)
-  source = build(store).sources["text"]
-  for document in range(24):
-    (row,), _ = source.rows_of(document, 0)
-    plan = source.plan(np.asarray([row]))
-    assert document in plan.document
 
 
 def refused(store, match, run=None, **rows):

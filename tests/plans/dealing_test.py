@@ -124,8 +124,7 @@ def test_rows_stay_where_nothing_can_be_gained(shards):
   np.testing.assert_array_equal(found, np.broadcast_to(np.arange(12), (3, 12)))
 
 
-@pytest.mark.parametrize("shards", [8, 64])
-@pytest.mark.parametrize("seq_len", [2_048, 8_192])
+@pytest.mark.parametrize(("shards", "seq_len"), [(8, 2_048), (64, 8_192)])
 def test_shards_of_four_lognormal_packed_rows_are_within_five_percent(
   shards, seq_len
 ):

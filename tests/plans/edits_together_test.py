@@ -433,7 +433,6 @@ def built(data, edit, directory):
     hypothesis.reject()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows", "buckets"])
 @laws.examples(10, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())

@@ -10,13 +10,8 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.bucket import array_dataset as arrays
-from chomp_data.rows import buckets as sections
-from chomp_data.stores import samples as samples_lib
 from chomp_data.stores import samples_array_record
 from tests.plans import conftest
-
-SIZES = {"4x6": (4, 6), "6x4": (6, 4), "8x8": (8, 8)}
 
 
 def write(tmp_path, samples):
@@ -93,39 +88,6 @@ def test_one_fraction_makes_metadata_float32_in_every_batch(
     assert batch["label"].dtype == np.float32
     for sample, label in zip(batch["sample_id"], batch["label"], strict=True):
       assert label == (own[sample][1]["label"] if sample >= 0 else 0)
-
-
-def test_metadata_has_one_dtype_in_all_datasets_of_a_run(
-  sample_stores, tmp_path
-):
-  own = list(conftest.arrays(7, 40))
-  for _, values in own:
-    values["label"] += 0.5
-  opened = {
-    name: samples_lib.open_samples(path, fields=("pixels",))
-    for name, path in (
-      ("photos", sample_stores["photos"][0]),
-      ("scans", sample_stores["scans"][0]),
-      ("halves", write(tmp_path, own)),
-    )
-  }
-  types = arrays.metadata_types(opened, ("label", "score", "height"))
-  assert types == {
-    "label": np.float32,
-    "score": np.float32,
-    "height": np.int32,
-  }
-  buckets = [sections.Bucket(n, 8, size) for n, size in SIZES.items()]
-  names = ("label", "score")
-  for store in opened.values():
-    dataset = arrays.ArrayDataset(store, buckets, metadata=names, types=types)
-    for samples in ([0, 1, -1], [-1, -1]):
-      batch = dataset.read(0, np.asarray(samples), 0)
-      assert {n: batch[n].dtype for n in names} == dict.fromkeys(
-        names, np.float32
-      )
-  del opened["halves"]
-  assert arrays.metadata_types(opened, ("label",)) == {"label": np.int32}
 
 
 def test_a_fraction_in_one_dataset_makes_metadata_float32_in_all(

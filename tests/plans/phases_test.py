@@ -137,7 +137,7 @@ def check_law(corpora, directory, before, after, seq_lens, cut, epoch=0):
   assert_once(np.concatenate(found), tokens["a"], epoch + 1)
 
 
-@pytest.mark.parametrize(("number", "before"), enumerate(ORDERS))
+@pytest.mark.parametrize(("number", "before"), [*enumerate(ORDERS)][::3])
 def test_each_token_once_over_two_phases(corpora, tmp_path, number, before):
   after = ORDERS[(7 * number + 3) % len(ORDERS)]
   check_law(corpora, tmp_path / "0", before, after, (16, 40), 0.4)

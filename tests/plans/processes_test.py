@@ -8,31 +8,6 @@ from chomp_data import pipeline
 from tests.loading import sharding_test
 from tests.plans import conftest
 
-STEPS = 12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ("layout", "num_processes"),
-  [
-    ("contiguous", 1),
-    ("contiguous", 4),
-  ],
-)
-def test_global_batches_are_the_same_and_in_step_for_any_processes(
-  text, tmp_path, layout, num_processes
-):
-  data = {**text, "buckets": {**text["buckets"], "tokens_per_batch": 512}}
-  steps = sharding_test.run(
-    data,
-    layout,
-    num_processes,
-    stop_at=STEPS,
-    directory=str(tmp_path / "checkpoints"),
-  )
-  # Every field of every step, with its shape, is the host batch's.
-  sharding_test.check(data, steps, 0, STEPS)
-
 
 @pytest.mark.slow
 def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(

@@ -295,29 +295,6 @@ def test_a_shape_that_fits_no_sample_is_told_before_the_first_batch(
     assert f"got {found}." in line
 
 
-def test_shapes_that_fit_are_built(pictures):
-  fields = {
-    "pixels": {"shape": ("height", "width", 3)},
-    "latent": {"shape": ("height/2", "width/2")},
-  }
-  data = conftest.changed(pictures, buckets__fields=fields)
-  assert pipeline.build(data).batch(0)["latent"].ndim == 3
-
-
-def test_all_stores_that_are_not_there_are_named_with_their_field(
-  pictures, tmp_path
-):
-  gone = {
-    f"sources__{n}__store": f"{tmp_path}/{n}" for n in ("photos", "scans")
-  }
-  with pytest.raises(stores.StoreError) as error:
-    pipeline.build(conftest.changed(pictures, **gone))
-  lines = sorted(str(error.value).splitlines())
-  assert [line.partition(": ")[0] for line in lines] == [
-    f"config.data.sources.{name}.store" for name in ("photos", "scans")
-  ]
-
-
 def test_wrong_options_and_wrong_stores_are_one_error(pictures, tmp_path):
   data = conftest.changed(
     pictures,
@@ -332,16 +309,6 @@ def test_wrong_options_and_wrong_stores_are_one_error(pictures, tmp_path):
   options, store = error.value.problems
   assert options.startswith("`config.data.sources.photos`: `fields` must name")
   assert store.startswith("config.data.sources.scans.store: ")
-
-
-def test_groups_that_fill_no_batch_are_told_one_by_one(pictures):
-  data = conftest.changed(pictures, global_batch_size=50)
-  with pytest.raises(schema.ConfigError) as error:
-    pipeline.build(data)
-  assert len(error.value.problems) > 1
-  for problem in error.value.problems:
-    assert problem.startswith("`config.data.buckets`: bucket ")
-    assert problem.count("must fill a global batch of") == 1
 
 
 def test_a_stage_without_a_bucket_of_a_dataset_names_the_field(

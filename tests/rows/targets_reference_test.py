@@ -12,105 +12,120 @@ import pytest
 import chomp_data
 from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import targets
-from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import sequence_layout
 from tests.rows import targets_reference
-from tests.sources import labelled
+from tests.rows import targets_test
 
-SEQ_LEN, DEPTH = 16, 4
-LENGTHS = (5, 40, 1, 17, 3, 2, 31, 0, 9, 16, 25, 4)
-ROWS = {
-  "sequential": {"kind": "sequential", "add_bos": True, "add_eos": True},
-  "sequential_bare": {"kind": "sequential"},
-  "ffd": {"kind": "bin", "packing_buffer_docs": 7, "add_eos": True},
-  "windows": {"kind": "windows", "num_docs": 5},
-  "splice": {"kind": "multi_splice", "num_docs": 5, "content_length": 9},
-}
+SEQ_LEN, DEPTH = targets_test.SEQ_LEN, targets_test.DEPTH
+ROWS = targets_test.ROWS
+corpora = targets_test.corpora
 
 
-@pytest.fixture(scope="module")
-def corpora(tmp_path_factory):
-  """Stores with weights and without, by whether they have them."""
-  root = tmp_path_factory.mktemp("reference")
-
-  def make(weights):
-    return labelled.make(
-      lambda **options: testing_stores.make_store(
-        root / str(weights), **options
-      ),
-      LENGTHS,
-      table=labelled.LEVELS if weights else None,
-      weights=weights,
-      bos_id=2,
-    )
-
-  return {weights: make(weights) for weights in (True, False)}
-
-
-def described(pipe, corpus, step):
+def described(pipe, corpora, step, removed):
   """Yields, for each row of a step, its spans in the reference's words."""
-  spans, (rows,) = pipe.plan(step), pipe.sources.values()
-  bos, eos = rows.layout.bos_id is not None, rows.layout.eos_id is not None
+  spans = pipe.plan(step).live()
   for row in range(spans.num_rows):
     out = []
     for i in np.flatnonzero(spans.row == row).tolist():
-      document = int(spans.document[i])
+      source, document = pipe.source_names[spans.source[i]], spans.document[i]
+      corpus, rows = corpora[source], pipe.sources[source]
       (first,), (length,) = corpus.store.bounds(np.asarray([document]))
       stored = corpus.store.read_tokens(
         np.asarray([first]), np.asarray([length])
       )
-      labels = [corpus.label(document, k) for k in range(length)]
-      tokens = stored.tolist()
-      if bos:
-        tokens, labels = [rows.layout.bos_id, *tokens], [labels[0], *labels]
-      if eos:
-        tokens, labels = [*tokens, rows.layout.eos_id], [*labels, labels[-1]]
+      bos, eos = rows.layout.bos_id is not None, rows.layout.eos_id is not None
+      # Added tokens are as the token beside them.
+      numbers = [*[0] * bos, *range(length), *[length - 1] * eos]
+      tokens = [rows.layout.bos_id] * bos + stored.tolist()
+      tokens += [rows.layout.eos_id] * eos
+      labels = [corpus.label(int(document), number) for number in numbers]
       before = spans.added_before
       is_first = before is not None and before[i] == spans_lib.BOS
       start = int(spans.start[i]) + bos * (not is_first)
+      if getattr(rows.options, "long_documents", None) == "truncate":
+        # What is cut off is no part of a run.
+        end = start + int(spans.length[i])
+        tokens, labels, numbers = tokens[:end], labels[:end], numbers[:end]
       out.append(
         targets_reference.Span(
           # Each occurrence has a name of its own.
-          document=(document, i),
+          document=(source, int(document), i),
           start=start,
           length=int(spans.length[i]),
           column=int(spans.column[i]),
           segment=int(spans.segment[i]),
           trained=[bool(trained) for trained, _ in labels],
           weight=[float(weight) for _, weight in labels],
-          removed=set(),
+          removed={
+            at
+            for at, number in enumerate(numbers)
+            if (source, int(document), number) in removed
+          },
           tokens=tokens,
         )
       )
     yield out
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("name", ROWS)
-def test_targets_are_those_of_the_reference(corpora, name, weights):
-  corpus = corpora[weights]
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 2,
-    "num_targets": DEPTH,
-    "sources": {"text": {"store": corpus.store.path, "rows": ROWS[name]}},
-  }
-  pipe = chomp_data.build(data)
-  compared = 0
-  for step in range(min(pipe.num_steps, 20)):
-    batch = pipe.batch(step)
-    for row, spans in enumerate(described(pipe, corpus, step)):
-      wanted = targets_reference.targets(spans, SEQ_LEN, DEPTH, 0)
+def compare(data, corpora, removed=frozenset(), most=12):
+  """Compares steps; returns how many targets exist, and how many past rows."""
+  pipe = chomp_data.build({**data, "num_targets": DEPTH})
+  bare = chomp_data.build(data)
+  exist = past_row = 0
+  for step in range(min(pipe.num_steps, most)):
+    batch, without = pipe.batch(step), bare.batch(step)
+    for name, value in without.items():
+      np.testing.assert_array_equal(batch[name], value, name)
+    width = batch["tokens"].shape[1]
+    every = described(pipe, corpora, step, removed if step else ())
+    for row, spans in enumerate(every):
+      wanted = targets_reference.targets(spans, width, DEPTH, 0)
       for depth in range(1, DEPTH + 1):
         value, mask, weight = targets.names(depth)
         assert batch[value][row].tolist() == wanted[value], (step, row, value)
         assert batch[mask][row].tolist() == wanted[mask], (step, row, mask)
-        if weights and spans:
+        assert (weight in batch) == ("loss_weight" in batch)
+        if weight in batch and spans:
           assert batch[weight][row].tolist() == wanted[weight]
-        compared += sum(wanted[mask])
-  assert compared > (50 if weights else 300)
+        exist += sum(wanted[mask])
+        past_row += wanted[mask][-1]
+    assert targets.names(DEPTH + 1)[0] not in batch
+  return exist, past_row
+
+
+def compare_also_removed(data, corpora, tmp_path, most=12):
+  found = compare(data, corpora, most=most)
+  path, removed = targets_test.removed_from(
+    tmp_path / "gone.jsonl", data["sources"]
+  )
+  compare({**data, "tombstones": ((1, path),)}, corpora, removed)
+  return found
+
+
+@pytest.mark.parametrize("name", ["chats", "text"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_targets_are_those_of_the_reference(corpora, rows, name, tmp_path):
+  data = targets_test.config(corpora, [ROWS[rows]], (name,))
+  # Rolled copies that end near the end of their document are rare.
+  most = 400 if rows == "roll" else 12
+  exist, past_row = compare_also_removed(data, corpora, tmp_path, most)
+  assert exist
+  assert past_row or rows == "truncate"
+
+
+@pytest.mark.parametrize("kinds", [("ffd", "roll"), ("sequential", "windows")])
+def test_targets_of_mixes_are_those_of_the_reference(corpora, kinds, tmp_path):
+  data = targets_test.config(
+    corpora, [ROWS[kind] for kind in kinds], ("chats", "text")
+  )
+  compare_also_removed(data, corpora, tmp_path)
+
+
+def test_targets_in_buckets_are_those_of_the_reference(corpora, tmp_path):
+  data = targets_test.in_lengths(corpora, add_bos=True, add_eos=True)
+  pipe = chomp_data.build({**data, "num_targets": DEPTH})
+  assert len({pipe.bucket_of(step)[1] for step in range(12)}) > 1
+  compare_also_removed(data, corpora, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["contiguous", "dual_chunk_swap", "striped"])

@@ -51,83 +51,6 @@ def corpora(tmp_path_factory):
   return out
 
 
-def expected(pipe, corpora, step, removed):
-  """Returns the targets of a step, from its plan and the documents alone."""
-  spans = pipe.plan(step)
-  shape = (spans.num_rows, pipe.buckets[pipe.run_plan.at(step)[1]].shape[0])
-  values = np.full((DEPTH, *shape), PAD, np.int32)
-  masks = np.zeros(values.shape, np.bool_)
-  weights = np.zeros(values.shape, np.float32)
-  for i in range(len(spans)):
-    if spans.masked is not None and spans.masked[i]:
-      continue
-    source = pipe.source_names[spans.source[i]]
-    rows, corpus = pipe.sources[source], corpora[source]
-    layout, document = rows.layout, int(spans.document[i])
-    (first,), (length,) = corpus.store.bounds(np.asarray([document]))
-    stored = corpus.store.read_tokens(
-      np.asarray([first]), np.asarray([length])
-    ).tolist()
-    # Of each token of the whole document: its id, and its number in the store.
-    tokens = list(zip(stored, range(length), strict=True))
-    bos, eos = layout.bos_id is not None, layout.eos_id is not None
-    if bos:
-      tokens.insert(0, (layout.bos_id, 0))
-    if eos:
-      tokens.append((layout.eos_id, length - 1))
-    before = spans.added_before
-    begins_with_bos = before is not None and before[i] == spans_lib.BOS
-    begin = int(spans.start[i]) + bos * (not begins_with_bos)
-    end = begin + int(spans.length[i])
-    if spans.column[i] + spans.length[i] == shape[1]:
-      truncated = getattr(rows.options, "long_documents", None) == "truncate"
-      while end < len(tokens) and not truncated:
-        if (source, document, tokens[end][1]) in removed:
-          break
-        end += 1
-    for k in range(int(spans.length[i])):
-      for d in range(1, DEPTH + 1):
-        if begin + k + d >= end:
-          continue
-        token, number = tokens[begin + k + d]
-        where = d - 1, spans.row[i], spans.column[i] + k
-        trained, weight = corpus.label(document, number)
-        values[where], masks[where] = token, trained
-        weights[where] = weight * trained
-  return values, masks, weights
-
-
-def check(data, corpora, removed=frozenset(), from_step=1, most=12):
-  """Compares the first steps of a run; returns how many targets exist."""
-  pipe = chomp_data.build({**data, "num_targets": DEPTH})
-  without = chomp_data.build(data)
-  exist = past_row = 0
-  for step in range(min(pipe.num_steps, most)):
-    batch, plain = pipe.batch(step), without.batch(step)
-    gone = removed if step >= from_step else frozenset()
-    values, masks, weights = expected(pipe, corpora, step, gone)
-    assert not set(plain) - set(batch)
-    for name, value in plain.items():
-      np.testing.assert_array_equal(batch[name], value, name)
-    for d in range(DEPTH):
-      target, mask, weight = targets.names(d + 1)
-      assert batch[target].dtype == np.int32
-      assert batch[mask].dtype == np.bool_
-      np.testing.assert_array_equal(batch[target], values[d])
-      np.testing.assert_array_equal(batch[mask], masks[d])
-      assert (weight in batch) == ("loss_weight" in batch)
-      if weight in batch:
-        assert batch[weight].dtype == np.float32
-        np.testing.assert_array_equal(batch[weight], weights[d])
-    assert targets.names(DEPTH + 1)[0] not in batch
-    np.testing.assert_array_equal(
-      batch["target_mask"][:, :-1], batch["loss_mask"][:, :-1]
-    )
-    exist += int(masks.sum())
-    past_row += int(masks[:, :, -1].sum())
-  return exist, past_row
-
-
 def config(corpora, rows, names=("chats",), **changes):
   data = {
     "seed": 5,
@@ -169,39 +92,6 @@ def removed_from(path, sources):
         removed.add((source, entry["document"], token))
   path.write_text("\n".join(lines) + "\n")
   return str(path), removed
-
-
-@pytest.mark.parametrize("name", ["chats", "text"])
-@pytest.mark.parametrize("rows", ROWS)
-def test_targets_of_each_kind_of_rows(corpora, rows, name, tmp_path):
-  data = config(corpora, [ROWS[rows]], (name,))
-  # Rolled copies that end near the end of their document are rare.
-  most = 400 if rows == "roll" else 12
-  exist, past_row = check(data, corpora, most=most)
-  assert exist
-  assert past_row or rows == "truncate"
-  path, removed = removed_from(tmp_path / "gone.jsonl", [name])
-  check({**data, "tombstones": ((1, path),)}, corpora, removed)
-
-
-@pytest.mark.parametrize(
-  "kinds", [("ffd", "roll"), ("sequential", "windows"), ("roll", "ffd")]
-)
-def test_targets_of_mixes(corpora, kinds, tmp_path):
-  data = config(corpora, [ROWS[k] for k in kinds], ("chats", "text"))
-  check(data, corpora)
-  path, removed = removed_from(tmp_path / "gone.jsonl", ["chats", "text"])
-  check({**data, "tombstones": ((1, path),)}, corpora, removed)
-
-
-@pytest.mark.parametrize(
-  "added", [{}, {"add_eos": True}, {"add_bos": True, "add_eos": True}]
-)
-def test_targets_in_buckets_of_lengths(corpora, added, tmp_path):
-  data = in_lengths(corpora, **added)
-  check(data, corpora)
-  path, removed = removed_from(tmp_path / "gone.jsonl", ["chats", "text"])
-  check({**data, "tombstones": ((1, path),)}, corpora, removed)
 
 
 def test_no_target_crosses_a_segment_at_any_depth(corpora):

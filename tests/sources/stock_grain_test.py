@@ -6,7 +6,6 @@ import collections
 import itertools
 import pickle
 
-from absl import flags
 import grain
 import numpy as np
 import pytest
@@ -142,25 +141,6 @@ def test_a_mix_gives_the_rows_of_a_runs_batches(corpora, stages):
   assert permuted > pipe.num_steps // 2
 
 
-@pytest.mark.slow
-def test_a_mix_is_read_by_a_stock_loader_with_workers(corpora):
-  flags.FLAGS.mark_as_parsed()
-  mix = mix_of(corpora)
-  loader = grain.DataLoader(
-    data_source=mix,
-    sampler=grain.samplers.IndexSampler(
-      len(mix), grain.sharding.NoSharding(), num_epochs=1, shuffle=False
-    ),
-    operations=[grain.transforms.Batch(BATCH, drop_remainder=True)],
-    worker_count=2,
-    read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
-  )
-  got = [row for batch in loader for row in batch["tokens"]]
-  wanted = {mix[i]["tokens"].tobytes() for i in range(len(mix))}
-  assert len(got) >= len(mix) - 2 * BATCH
-  assert {row.tobytes() for row in got} <= wanted
-
-
 def test_a_mix_pickles_and_its_repr_is_of_what_decides_rows(corpora):
   mix = mix_of(corpora)
   copy = pickle.loads(pickle.dumps(mix))
@@ -253,19 +233,19 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-  "boundary", [False, pytest.param(True, marks=pytest.mark.slow)]
+  ("name", "form"),
+  [
+    *zip(NAMES, itertools.cycle(formats.FORMATS), strict=False),
+    *(("weighted mix", form) for form in formats.FORMATS),
+  ],
 )
-@pytest.mark.parametrize("form", formats.FORMATS)
-def test_formats_and_masks_work_over_batched_rows(
-  sources, name, boundary, form
-):
+def test_formats_and_masks_work_over_batched_rows(sources, name, form):
   source = sources[name]
   eos = (1, 1)
   batches = grain.MapDataset.source(source).batch(2)
   operations = [
-    masks.MaskBoundaryLoss(boundary),
+    masks.MaskBoundaryLoss(False),
     masks.TrainOnEos(False, eos),
     masks.ResetPositions(True),
   ]

@@ -5,15 +5,12 @@
 import collections
 import itertools
 
-import hypothesis
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 import chomp_data
 from chomp_data import schema
 from chomp_data.testing import stores as testing_stores
-from tests import laws
 
 NULL = 99
 A, B, C, D, E, F, G, H, I, J, K, L, X, Y, Z = range(10, 25)  # noqa: E741
@@ -271,54 +268,6 @@ def test_jitter_moves_listed_starts_between_epochs(make, jitter_mode):
 
 
 # --- weights, epochs, orders -----------------------------------------------
-
-
-@laws.examples(50)
-@hypothesis.given(data=st.data())
-def test_laws_of_quotas_and_coverage(tmp_path_factory, data):
-  """Quotas sum to the epoch; with one row a start, each comes once."""
-  lengths = data.draw(st.lists(st.integers(2, 40), min_size=1, max_size=5))
-  store = testing_stores.make_store(
-    tmp_path_factory.mktemp("s") / "store",
-    [np.arange(n) for n in lengths],
-    vocab_size=100,
-    pad_id=NULL,
-  )
-  options = multi(
-    num_docs=len(lengths),
-    content_length=data.draw(st.none() | st.integers(2, 10)),
-    content_stride=data.draw(st.integers(1, 3)),
-    balance_mode=data.draw(
-      st.sampled_from(["by_temperature", "by_coverage", "by_document"])
-    ),
-    balance_tau=data.draw(st.sampled_from([0.0, 0.7, 1.0])),
-    alpha=data.draw(st.sampled_from([0.0, 0.8])),
-    epoch_length=data.draw(st.none() | st.integers(1, 200)),
-    shuffle_content=data.draw(st.booleans()),
-  )
-  source = chomp_data.SpliceSource(store, options, seq_len=8)
-  assert int(source.quotas().sum()) == len(source)
-  rows = np.arange(2 * len(source))
-  spans = source.plan(rows)
-  document_length = np.asarray(lengths)[spans.document]
-  assert (spans.start + spans.length <= document_length).all()
-  assert (spans.column + spans.length <= 8).all()
-  assert (spans.length >= 2).all()
-  counts = np.bincount(
-    spans.document[spans.row < len(source)], minlength=len(lengths)
-  )
-  order = np.argsort(source.documents)
-  assert counts.tolist() == source.quotas()[order].tolist()
-  batch = source.batch(rows)
-  for i in range(len(rows)):
-    low, n = int(spans.column[i]), int(spans.length[i])
-    t = int(spans.start[i])
-    assert batch["tokens"][i, low : low + n].tolist() == list(range(t, t + n))
-  # Any row alone equals the same row of the batch.
-  i = data.draw(st.integers(0, len(rows) - 1))
-  alone = source.batch(rows[i : i + 1])
-  for name, value in alone.items():
-    np.testing.assert_array_equal(value[0], batch[name][i])
 
 
 @pytest.mark.parametrize(
