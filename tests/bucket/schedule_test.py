@@ -305,14 +305,8 @@ def test_random_curricula_are_what_counters_give(seed, units):
   assert fast_steps(made(case)) == expected
 
 
-@pytest.mark.parametrize(
-  "steps",
-  [
-    (8_999, 7_001, 6_999, 8_192),
-    pytest.param((29_999, 20_480, 12_345), marks=pytest.mark.slow),
-  ],
-)
-def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives(steps):
+def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives():
+  steps = (4_999, 4_001, 3_999, 4_096)
   rng = random.Random(5)
   case = with_units(rng, random_case(random.Random(11)))
   case["epochs"] = None
@@ -322,7 +316,7 @@ def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives(steps):
   }
   case["bucket_stages"] = [
     (0, dict.fromkeys(case["batch_sizes"], 1)),
-    (7_000, {b: i + 1 for i, b in enumerate(case["batch_sizes"])}),
+    (4_000, {b: i + 1 for i, b in enumerate(case["batch_sizes"])}),
   ]
   walked = made(case)
   whole = fast_steps(walked, np.arange(steps[0] + 1))

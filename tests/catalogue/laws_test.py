@@ -303,6 +303,20 @@ def test_a_run_ends_at_its_last_step(data, pipe):
     assert json.loads(iterator.get_state())["step"] == pipe.num_steps
 
 
+# States are bytes to Orbax, whatever a run is: one of each form of them.
+_CHECKPOINTED = (
+  "bin_ffd_block", "mix_stages", "lengths_weighted", "sizes_stages", "joined",
+  "edits_of_mix",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    own if own in _CHECKPOINTED else pytest.param(own, marks=pytest.mark.slow)
+    for own in runs.NAMES
+  ],
+)
 def test_an_orbax_checkpoint_restores(data, pipe, tmp_path):
   """Ours, and the state of a stock loader by Grain's own handler."""
   step = runs.last_of(pipe, 5) - 1
@@ -365,7 +379,7 @@ def saved(iterator):
 
 # Two processes take seconds to start: `make test` has one run with workers.
 _WITH_WORKERS = (
-  "mix_stages", "sizes", "pairs",
+  "mix_stages", "sizes", "pairs", "columns",
   "sequential_documents_full", "bin_exact_documents_full", "multi_ramp",
   "windows_block", "mix_weighted", "lengths_weighted", "edits_of_mix", "joined",
   "after_a_phase", "weighed", "lanes", "records_bin", "levanter",
@@ -394,7 +408,7 @@ def test_batches_and_states_do_not_depend_on_workers(name, data, pipe):
     same(next(iterator), on_devices(pipe, count - 1))
 
 
-@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("count", [3, 8])
 def test_parts_of_processes_are_the_global_batch(pipe, count):
   """Each reads its own rows alone, and each row is one process's."""
   for step in runs.steps_of(pipe)[:6]:

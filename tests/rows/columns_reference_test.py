@@ -20,14 +20,7 @@ from tests.rows import targets_test
 SEQ_LEN, LENGTHS = columns_test.SEQ_LEN, columns_test.LENGTHS
 ROWS = {
   name: targets_test.ROWS[name]
-  for name in (
-    "sequential",
-    "sequential_bare",
-    "ffd",
-    "windows",
-    "splice",
-    "truncate",
-  )
+  for name in ("sequential", "sequential_bare", "ffd", "windows", "splice")
 }
 MIXES = {
   "sequential and splice": ("sequential", "splice"),
@@ -99,11 +92,8 @@ def wanted(name, rows, sources, seq_len):
   batch = made(rows, cut="fill", last="eos")
   for row, spans in enumerate(rows):
     if spans:
-      source = sources[spans[0].source]
-      eos = source.layout.eos_id is not None
-      # What is cut off a long document is no target.
-      truncates = getattr(source.options, "long_documents", "") == "truncate"
-      last = made([spans], last="keep" if eos and not truncates else "fill")[0]
+      eos = sources[spans[0].source].layout.eos_id is not None
+      last = made([spans], last="keep" if eos else "fill")[0]
       batch[row, -1] = last[-1]
   return batch
 

@@ -190,4 +190,4 @@ def test_batches_are_those_of_the_reference(root, name, gone, fast, train):
       compared += live.sum()
       changed += wanted["rearranged"].sum()
   assert compared > 3_000
-  assert changed > 60
+  assert changed > 40

@@ -128,10 +128,13 @@ def test_targets_in_buckets_are_those_of_the_reference(corpora, tmp_path):
   compare_also_removed(data, corpora, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["contiguous", "dual_chunk_swap", "striped"])
+@pytest.mark.parametrize(
+  "kind", ["contiguous", "dual_chunk_swap", "zigzag", "striped"]
+)
 def test_layouts_are_those_of_the_reference(kind):
-  for shards in (1, 2, 4, 8):
-    for seq_len in (16, 48, 64):
+  for shards in (1, 2, 3, 4, 8):
+    for seq_len in (48, 96):
       layout = sequence_layout.SequenceLayout(kind=kind, shards=shards)
-      wanted = targets_reference.layout_permutation(kind, shards, seq_len)
+      name = "dual_chunk_swap" if kind == "zigzag" else kind
+      wanted = targets_reference.layout_permutation(name, shards, seq_len)
       assert layout.order(seq_len).tolist() == wanted

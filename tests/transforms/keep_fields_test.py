@@ -116,7 +116,7 @@ def test_they_are_in_a_fingerprint_where_they_are_set(corpora):
   assert kept == {**unset, "keep_fields": ["document_id", "source_id"]}
 
 
-@pytest.mark.parametrize("name", formats.FORMATS)
+@pytest.mark.parametrize("name", ["chomp", "axlearn"])
 def test_layouts_and_narrow_fields_take_them(corpora, name):
   names = ("source_id", "document_id", "loss_mask", "attention_mask")
   data = config(
