@@ -163,13 +163,13 @@ def leaves(section, path=()):
     yield from leaves(inner, (*path, name))
 
 
-def cases():
-  for kind in ("sequential", "bin", "splice", "multi_splice", "windows"):
-    for shuffle in ("none", "full", "era", "block"):
-      yield kind, shuffle
-
-
-@pytest.mark.parametrize(("kind", "shuffle"), cases())
+@pytest.mark.parametrize(
+  ("kind", "shuffle"),
+  [
+    ("sequential", "block"), ("bin", "full"), ("splice", "era"),
+    ("multi_splice", "none"), ("windows", "block"),
+  ],
+)  # fmt: skip
 def test_what_may_be_left_out_may_be(path, kind, shuffle):
   rows = {"kind": kind}
   order = {"kind": shuffle, **({"era_length": 8} if shuffle == "era" else {})}

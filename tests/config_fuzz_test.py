@@ -30,6 +30,7 @@ from chomp_data.config import options as options_lib
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from examples import save_to_disk
+from tests import laws
 
 # What a slip, a flag or another program may leave in the place of a value.
 VALUES = [
@@ -198,6 +199,7 @@ JUNK = SLIPS | st.recursive(
 )
 
 
+@laws.examples(60)
 @hypothesis.given(data=st.data())
 def test_no_config_ends_in_an_error_from_inside(configs, data):
   config = configs[data.draw(st.sampled_from(sorted(configs)))]

@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config surface: one error for all bad fields, and what is composed."""
 
-import grain
 import jax
 import ml_collections
 import numpy as np
 import pytest
 
-import chomp_data
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
@@ -143,60 +141,6 @@ def test_all_stores_that_are_not_there_are_named_with_their_field(config):
     pipeline.build(data)
   assert len(caught.value.problems) == 3
   assert sum("/no/" in own for own in caught.value.problems) == 2
-
-
-# --- row sources in stock Grain ----------------------------------------------
-
-OPTIONS = {
-  "splice": chomp_data.SpliceOptions(
-    content_start_mode="slide_within", content_length=16, offset_stride=4
-  ),
-  "multi_splice": chomp_data.MultiSpliceOptions(num_docs=3, content_length=16),
-  "windows": chomp_data.WindowOptions().as_splices(32),
-}
-
-
-def stock_source(store_path, kind):
-  if kind == "grid":
-    return chomp_data.SpliceSource(
-      stores.open_store(store_path), OPTIONS["multi_splice"], seq_len=32
-    ).validation()
-  rows = chomp_data.SpliceSource(
-      stores.open_store(store_path), OPTIONS.get(kind, OPTIONS["splice"]),
-      seq_len=32,
-  )  # fmt: skip
-  if kind == "shuffled":
-    return chomp_data.ShuffledSource(
-      rows, chomp_data.ShuffleOptions(kind="full"), 0
-    )
-  return rows
-
-
-KINDS = ["splice", "multi_splice", "windows", "shuffled", "grid"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_row_source_works_in_a_plain_data_loader(store_path, kind):
-  source = stock_source(store_path, kind)
-  loader = grain.DataLoader(
-    data_source=source,
-    sampler=grain.samplers.IndexSampler(
-      len(source),
-      grain.sharding.NoSharding(),
-      shuffle=True,
-      num_epochs=1,
-      seed=1,
-    ),
-    operations=[grain.transforms.Batch(5, drop_remainder=True)],
-    worker_count=0,
-  )
-  iterator = iter(loader)
-  first = next(iterator)
-  assert first["tokens"].shape == (5, 32)
-  state = iterator.get_state()
-  after = next(iterator)["tokens"]
-  iterator.set_state(state)
-  np.testing.assert_array_equal(next(iterator)["tokens"], after)
 
 
 def test_pipelines_sources_and_stores_print_what_they_are(config, store_path):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config of a store in zstd: read through a cache, the same batches."""
 
-import json
-
 import pytest
 
 from chomp_data import pipeline
@@ -11,7 +9,6 @@ from chomp_data.commands import stores as command
 from chomp_data.stores.zarr import chunked_array
 from chomp_data.testing import batch_hashes
 from configs import zstd_store
-from tests import in_process
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +38,3 @@ def test_batches_are_those_of_the_store_that_is_not_compressed(
   assert isinstance(tokens, chunked_array.ChunkedArray)
   assert tokens.counters.chunks_fetched
   assert found[0] == found[1]
-
-
-@pytest.mark.slow
-def test_it_trains_and_resumes(compressed, tmp_path):
-  for steps in (4, 6):
-    done = in_process.run_tool(
-      "train",
-      "--config=configs/zstd_store.py:runlocal",
-      f"--workdir={tmp_path}",
-      f"--config.data.sources.stdlib.store={compressed}",
-      f"--config.train.num_steps={steps}",
-      check=True,
-    )
-  assert "resumed at step 4\n" in done.stderr
-  assert json.loads((tmp_path / "metrics.json").read_text())["step"] == 6

@@ -51,7 +51,7 @@ def make_trainer(**options) -> training.Trainer:
   return training.Trainer(
     _CONFIG,
     training.OptimizerOptions(warmup_steps=2, learning_rate=1e-2),
-    num_steps=40,
+    num_steps=12,
     **options,
   )
 
@@ -178,11 +178,11 @@ def test_losses_by_document_follow_segments_where_a_row_has_several(
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine(trainer):
-  state, _, rates = run(trainer, 40)
+  state, _, rates = run(trainer, 12)
   np.testing.assert_allclose(rates[:3], [0.0, 0.005, 0.01], rtol=1e-6)
   assert rates[2:] == sorted(rates[2:], reverse=True)
-  assert 1e-3 < rates[-1] < 1.2e-3
-  assert int(state.step) == 40
+  assert 1e-3 < rates[-1] < 1.3e-3
+  assert int(state.step) == 12
 
 
 def test_weight_decay_leaves_the_scales_of_norms_alone(trainer):
@@ -209,9 +209,7 @@ def steps_on_eight_devices(sharding):
   }
 
 
-@pytest.mark.parametrize(
-  "sharding", ["fsdp", pytest.param("replicated", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("sharding", ["fsdp", "replicated"])
 @pytest.mark.slow
 def test_eight_devices_take_the_same_steps_as_one(trainer, sharding):
   (eight,) = processes.call(

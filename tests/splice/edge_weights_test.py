@@ -3,6 +3,7 @@
 """Edge weights: the quantile of seed 000 against an exact slow loop."""
 
 from fractions import Fraction
+import itertools
 
 import hypothesis
 from hypothesis import strategies as st
@@ -66,16 +67,15 @@ def test_ties_of_long_ramps_are_decided_as_they_are_defined(alpha, span):
     ]
 
 
-@pytest.mark.parametrize("num_starts", range(1, 25))
-@pytest.mark.parametrize("quota", range(1, 25))
-def test_uniform_starts_equal_the_definition(num_starts, quota):
-  k = np.arange(quota)
-  got = edge_weights.uniform_start(
-    k, np.full(quota, quota), np.full(quota, num_starts)
-  )
-  assert got.tolist() == [
-    slow_start(i, quota, num_starts - 1, 2, 1, 0.0) for i in range(quota)
-  ]
+def test_uniform_starts_equal_the_definition():
+  for quota, num_starts in itertools.product(range(1, 13), range(1, 13)):
+    k = np.arange(quota)
+    got = edge_weights.uniform_start(
+      k, np.full(quota, quota), np.full(quota, num_starts)
+    )
+    assert got.tolist() == [
+      slow_start(i, quota, num_starts - 1, 2, 1, 0.0) for i in range(quota)
+    ], (quota, num_starts)
 
 
 def test_alpha_moves_starts_to_the_edges_and_covers_them_all_evenly():
@@ -100,14 +100,9 @@ def test_rows_of_different_documents_select_in_one_call():
   ]
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1.7, 3.3, 4.5, 8.0])
-@pytest.mark.parametrize(
-  "content_length", [4096, pytest.param(32_768, marks=pytest.mark.slow)]
-)
-def test_steep_weights_of_long_copies_are_quick_and_ascend(
-  alpha, content_length
-):
-  weights = edge_weights.EdgeWeights(content_length, 1, alpha)
+@pytest.mark.parametrize("alpha", [1.0, 3.3, 8.0])
+def test_steep_weights_of_long_copies_are_quick_and_ascend(alpha):
+  weights = edge_weights.EdgeWeights(4_096, 1, alpha)
   k = np.arange(0, 10**9, 10**6)
   got = weights.select(k, np.full(1000, 10**9), np.full(1000, 10**8))
   assert (np.diff(got) >= 0).all()

@@ -314,12 +314,12 @@ def test_epochs_follow_each_other_and_stay_the_same_after_the_ramp(make, data):
 # --- curriculum ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["none", "full", "block", "era"])
+@pytest.mark.parametrize("kind", ["full", "block"])
 def test_a_curriculum_reads_the_first_documents_in_any_order(make, kind):
   source = make(
     LENGTHS, content_length=6, curriculum_start=2, curriculum_every=17
   )
-  changes = {"block": {"io_block_size": 4}, "era": {"era_length": 5}}
+  changes = {"block": {"io_block_size": 4}}
   ordered = shuffled(source, kind, **changes.get(kind, {}))
   rows = np.arange(200)
   documents = ordered.plan(rows).document
@@ -375,29 +375,6 @@ def test_jitter_and_shuffled_starts_differ_between_passes_of_a_ramp(make):
 # --- content_length by row -------------------------------------------------
 
 
-def test_length_and_curriculum_cut_rows_together(make):
-  source = make(
-    [60, 70, 80],
-    content_length=2,
-    curriculum_every=20,
-    content_length_schedule=[(30, 5), (40, 6)],
-    balance_tau=0.0,
-  )
-  spans = source.plan(np.arange(60))
-  assert spans.length.tolist() == [2] * 30 + [5] * 10 + [6] * 20
-  for low, high, documents in ((0, 20, 1), (20, 30, 2), (30, 40, 2)):
-    counts = np.bincount(spans.document[low:high])
-    assert counts.tolist() == [(high - low) // documents] * documents
-  assert source.quotas(40).min() > 0
-  assert source.epochs.ramp == 3
-  # Passes are counted after the ramp, through which no epoch ends.
-  whole = int(source.quotas().sum())
-  assert source.epochs.total(1) == 40 + whole
-  assert source.epochs.total(2) == 40 + 2 * whole
-  at = [0, 39, 40, 40 + whole, 40 + 3 * whole]
-  assert [source.epochs.passes(row) for row in at] == [0, 0, 0, 1, 3]
-
-
 def test_validation_rows_have_the_last_content_length(make):
   source = make([60], content_length=2, content_length_schedule=[(9, 6)])
   grid = source.validation(num_starts=2, num_offsets=2)
@@ -405,26 +382,6 @@ def test_validation_rows_have_the_last_content_length(make):
 
 
 # --- groups ----------------------------------------------------------------
-
-
-def test_rows_are_shared_by_group_first_and_then_in_it(make):
-  source = make(
-    [100, 50, 50, 100],
-    content_length=4,
-    epoch_length=90,
-    groups={"b": ["1", "2"], "a": ["0"]},
-  )
-  assert source.quotas().tolist() == [30, 15, 15, 30]
-  weighted = make(
-    [100, 50, 50, 100],
-    content_length=4,
-    epoch_length=90,
-    groups=[("b", ["1", "2"]), ("a", ["0"])],
-    group_weights={"rest": 0, "b": 2},
-    doc_weights={"1": 3},
-  )
-  assert weighted.quotas().tolist() == [30, 45, 15, 0]
-  assert "a 0.3333 (1 documents), b 0.6667" in weighted.describe()
 
 
 def test_groups_can_come_from_what_the_store_keeps(make):

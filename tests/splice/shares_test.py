@@ -42,11 +42,6 @@ def test_without_groups_quotas_are_the_largest_remainder(
   assert got.tolist() == shares_lib.largest_remainder(own, total).tolist()
 
 
-def test_documents_that_cannot_be_copied_get_nothing():
-  got = shares([10, 20, 30]).quotas(usable(3, out=[1]), 8)
-  assert got.tolist() == [2, 0, 6]
-
-
 def test_groups_come_first_and_then_their_documents():
   grouped = shares(
     [30, 10, 5, 5],
@@ -63,11 +58,6 @@ def test_group_weights_are_exact_fractions():
   weights = {0: Fraction(1, 2), 1: Fraction(1, 3), 2: Fraction(1, 6)}
   grouped = shares([5, 9, 7], groups=np.arange(3), group_weights=weights)
   assert grouped.quotas(usable(3), 18).tolist() == [9, 6, 3]
-
-
-def test_remainders_go_to_the_first_group_and_document():
-  grouped = shares([5, 5, 5, 5], groups=np.asarray([1, 0, 1, 0]))
-  assert grouped.quotas(usable(4), 5).tolist() == [1, 2, 1, 1]
 
 
 def test_weights_of_0_serve_nobody():
@@ -91,13 +81,6 @@ def test_strides_divide_lengths_exactly(tau):
   same = shares([600, 300, 100], tau).quotas(usable(3), 10_000)
   # Powers of other numbers are rounded elsewhere, far below one row.
   assert np.abs(got - same).max() <= (tau == 0.7)
-
-
-def test_one_stride_for_all_changes_nothing():
-  one = shares([7, 11, 13], 0.7).quotas(usable(3), 99)
-  assert shares([7, 11, 13], 0.7, [5, 5, 5]).quotas(
-    usable(3), 99
-  ).tolist() == one.tolist()  # fmt: skip
 
 
 def test_strides_without_a_common_scale_are_refused():

@@ -147,17 +147,6 @@ def test_seed_000_worked_example_by_document(make):
   assert got["document_id"].tolist() == [[1], [1]]
 
 
-def test_seed_000_worked_example_base_pairs_by_enumerate(make):
-  source = make(
-    LETTERS,
-    multi(content_length=4, balance_mode="enumerate", adaptive_k=False),
-    8,
-  )
-  assert triples(source) == [
-      (0, 0, 4), (0, 1, 4), (0, 2, 4), (0, 3, 4), (1, 0, 4), (1, 1, 4)
-  ]  # fmt: skip
-
-
 def test_seed_000_by_coverage_gives_59_29_12_percent(make):
   documents = [np.arange(n) % 90 for n in (10_000, 5_000, 2_000)]
   options = multi(content_length=64, balance_mode="by_coverage")
@@ -192,11 +181,6 @@ def test_cyclic_roll_wraps_with_two_spans_and_no_loss_at_the_seam(make):
   assert source[row]["segment_ids"].tolist() == [1, 1, 1, 1]
   assert len(source) == 3 * 2
   assert source[row]["document_id"].tolist() == [0]
-
-
-def test_positions_are_columns_at_every_offset(make):
-  got = rows_of(make([range(5)], single(content_length=2), 5))
-  assert (got["positions"] == np.arange(5)).all()
 
 
 def test_slide_mode_trains_on_whole_windows(make):
@@ -344,11 +328,6 @@ def test_validation_is_a_fixed_grid_of_the_same_documents(make):
 def test_bad_options_are_refused_by_name_and_value(make, changes, message):
   with pytest.raises(schema.ConfigError, match=message):
     make(LETTERS, multi(**changes), 8)
-
-
-def test_documents_all_too_short_is_an_error_with_their_length(make):
-  with pytest.raises(schema.ConfigError, match=r"longest of 3.*has 7 tokens"):
-    make(LETTERS, multi(min_copy_len=8), 16)
 
 
 def test_several_bad_fields_come_in_one_error(make):
