@@ -36,6 +36,9 @@ def drawn(seed, count):
   pairs[1::9] = [(tokens(30, 12), *two) for _, *two in pairs[1::9]]
   # One that no cut of its prompt makes fit.
   pairs[5] = tokens(3), tokens(40, 30), tokens(40, 30)
+  # Those that would fit without any prompt, with BOS, and with EOS too.
+  pairs[6] = tokens(4, 3), tokens(24, 23), tokens(24, 23)
+  pairs[7] = tokens(4, 3), tokens(23, 22), tokens(23, 22)
   return pairs
 
 

@@ -109,49 +109,6 @@ def test_rows_have_no_more_pairs_than_slots(tmp_path):
 LONG = [(4, 6, 7), (0, 1, 1), (5, 6, 6), (3, 9, 5), (2, 5, 3), (0, 8, 9), WHOLE]
 
 
-@pytest.mark.parametrize(
-  ("policy", "spans"),
-  [
-    (
-      "drop",
-      {
-        2: (0, 1), 3: (0, 1), 8: (0, 7), 9: (0, 5), 12: (0, 8), 13: (0, 8),
-      },
-    ),
-    # 21 tokens lose 3 of each prompt; 22 lose 3; 20 lose 2; 17 have no prompt.
-    (
-      "truncate_prompt",
-      {
-        0: (3, 7), 1: (3, 8), 2: (0, 1), 3: (0, 1), 4: (3, 8), 5: (3, 8),
-        6: (2, 10), 7: (2, 6), 8: (0, 7), 9: (0, 5), 12: (0, 8), 13: (0, 8),
-      },
-    ),
-  ],
-)  # fmt: skip
-def test_a_long_pair_is_dropped_or_loses_the_start_of_its_prompt(
-  tmp_path, policy, spans
-):
-  pipe = build(write(tmp_path / "s", LONG), long_pairs=policy)
-  plan = pipe.plan(0, pipe.num_steps)
-  found = {
-    document: (start, length)
-    for document, start, length in zip(
-      plan.document.tolist(),
-      plan.start.tolist(),
-      plan.length.tolist(),
-      strict=True,
-    )
-  }
-  assert found == spans
-  report = pipe.sources["text"].report()
-  assert report.pairs
-  assert report.long == 4
-  assert report.dropped == 7 - len(spans) // 2
-  text = pipe.describe()
-  assert f"{policy}, {report.dropped} dropped" in text
-  assert "7 pairs" in text
-
-
 def test_a_pair_with_an_empty_half_is_skipped(tmp_path):
   store = write(tmp_path / "s", [(0, 0, 3), (1, 7, 7), (0, 2, 0)])
   pipe = build(store)

@@ -296,12 +296,6 @@ def test_documents_in_buckets_are_those_of_the_reference(paths):
     assert read.tolist() == np.flatnonzero(counts).tolist()
 
 
-def test_overlap_looks_at_selected_documents_only(paths):
-  pipe = chomp_data.build(config({"a": source(paths["a"])}, (10, 3)))
-  read = overlap.documents_read(pipe.sources["a"])
-  assert read.tolist() == sorted(documents_read(pipe, "a"))
-
-
 # How often a run passes over its sources.
 
 

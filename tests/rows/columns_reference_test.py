@@ -20,7 +20,14 @@ from tests.rows import targets_test
 SEQ_LEN, LENGTHS = columns_test.SEQ_LEN, columns_test.LENGTHS
 ROWS = {
   name: targets_test.ROWS[name]
-  for name in ("sequential", "sequential_bare", "ffd", "windows", "splice")
+  for name in (
+    "sequential",
+    "sequential_bare",
+    "ffd",
+    "windows",
+    "splice",
+    "roll",
+  )
 }
 MIXES = {
   "sequential and splice": ("sequential", "splice"),

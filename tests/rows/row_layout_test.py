@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placing spans: fields of rows with any number of spans and gaps."""
 
-import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -34,29 +33,6 @@ def plan(rows):
   )
 
 
-def slow_fields(rows, layout):
-  shape = (len(rows), layout.seq_len)
-  segment_ids = np.zeros(shape, np.int32)
-  positions = np.tile(np.arange(layout.seq_len, dtype=np.int32), (len(rows), 1))
-  loss_mask = np.zeros(shape, bool)
-  for r, row in enumerate(rows):
-    origin, previous = 0, None
-    for i, (column, length, segment) in enumerate(row):
-      end = column + length
-      last = i == len(row) - 1
-      stop = (
-        layout.seq_len if last and layout.trailing_filler_in_segment else end
-      )
-      segment_ids[r, column:stop] = segment
-      loss_mask[r, column : end - 1] = True
-      if layout.positions == "segment":
-        if segment != previous:
-          origin = column
-        positions[r, column:stop] = np.arange(column, stop) - origin
-      previous = segment
-  return segment_ids, positions, loss_mask
-
-
 @st.composite
 def rows_of_spans(draw):
   seq_len = draw(st.integers(2, 12))
@@ -70,35 +46,6 @@ def rows_of_spans(draw):
       segment += draw(st.integers(0, 1))
     rows.append(row)
   return seq_len, rows
-
-
-@hypothesis.given(
-  case=rows_of_spans(),
-  trailing=st.booleans(),
-  positions=st.sampled_from(["column", "segment"]),
-)
-def test_fields_equal_a_loop_over_spans(case, trailing, positions):
-  seq_len, rows = case
-  layout = row_layout.RowLayout(seq_len, 9, trailing, None, positions)
-  fields = row_layout.span_fields(plan(rows), layout)
-  segment_ids, wanted_positions, loss_mask = slow_fields(rows, layout)
-  np.testing.assert_array_equal(fields["segment_ids"], segment_ids)
-  np.testing.assert_array_equal(fields["positions"], wanted_positions)
-  np.testing.assert_array_equal(fields["loss_mask"], loss_mask)
-  assert fields["segment_ids"].dtype == fields["positions"].dtype == np.int32
-  assert fields["loss_mask"].dtype == np.bool_
-
-
-@hypothesis.given(case=rows_of_spans())
-def test_real_tokens_come_from_spans_and_not_from_segments(case):
-  seq_len, rows = case
-  wanted = np.zeros((len(rows), seq_len), bool)
-  for r, row in enumerate(rows):
-    for column, length, _ in row:
-      wanted[r, column : column + length] = True
-  np.testing.assert_array_equal(
-    row_layout.real_tokens(plan(rows), seq_len), wanted
-  )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import dataclasses
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 from chomp_data.rows import spans as spans_lib
 
@@ -66,46 +65,6 @@ HELD = st.lists(st.integers(0, 3), max_size=6)
 OPTIONALS = st.sampled_from([(), ("following",), OPTIONAL])
 
 
-@hypothesis.given(held=HELD, optional=OPTIONALS, data=st.data())
-def test_a_slice_of_rows_keeps_their_spans(held, optional, data):
-  spans = plan(held, optional=optional)
-  first = data.draw(st.integers(0, len(held)))
-  last = data.draw(st.integers(first, len(held)))
-  part = spans.rows(first, last)
-  assert part.num_rows == last - first
-  assert as_rows(part) == as_rows(spans)[first:last]
-  assert same_types(part, spans)
-
-
-@hypothesis.given(held=HELD, optional=OPTIONALS, data=st.data())
-def test_taking_spans_moves_all_of_their_values(held, optional, data):
-  spans = plan(held, optional=optional)
-  indices = st.integers(0, max(len(spans) - 1, 0))
-  pick = data.draw(st.lists(indices, max_size=8 if len(spans) else 0))
-  row = sorted(data.draw(st.integers(0, 4)) for _ in pick)
-  taken = spans.take(
-    np.asarray(pick, np.int64), np.asarray(row, np.int64), num_rows=5
-  )
-  flat = [values for own in as_rows(spans) for values in own]
-  expected = [[] for _ in range(5)]
-  for i, r in zip(pick, row, strict=True):
-    expected[r].append(flat[i])
-  assert as_rows(taken) == expected
-  assert same_types(taken, spans)
-
-
-@hypothesis.given(
-  helds=st.lists(HELD, min_size=1, max_size=4), optional=OPTIONALS
-)
-def test_plans_one_after_the_other_are_their_rows_one_after_the_other(
-  helds, optional
-):
-  parts = [plan(h, seed=i, optional=optional) for i, h in enumerate(helds)]
-  joined = spans_lib.concatenated(parts)
-  assert as_rows(joined) == [row for part in parts for row in as_rows(part)]
-  assert same_types(joined, parts[0])
-
-
 @hypothesis.given(
   held=HELD,
   optional=OPTIONALS,
@@ -137,36 +96,6 @@ def test_plans_of_parts_merge_into_the_plan_of_the_whole(
   assert as_rows(merged) == as_rows(spans)
   assert same_types(merged, spans)
   assert (np.diff(merged.row) >= 0).all()
-
-
-@pytest.mark.parametrize(
-  ("optional", "lengths", "columns"),
-  [
-    ((), [5, 1, 2], [0, 5, 6]),
-    (("added_before",), [4, 1, 1], [1, 5, 7]),
-    (("added_after",), [5, 0, 1], [0, 5, 6]),
-    (("added_before", "added_after"), [4, 0, 0], [1, 5, 7]),
-  ],
-)
-def test_added_tokens_are_not_of_the_store(optional, lengths, columns):
-  added = {"added_before": [1, 0, 3], "added_after": [0, 2, 4]}
-  zero = np.zeros(3, np.int64)
-  spans = spans_lib.Spans(
-    num_rows=1,
-    row=zero,
-    source=zero.astype(np.int32),
-    document=np.arange(3),
-    start=zero,
-    offset=zero,
-    length=np.asarray([5, 1, 2]),
-    column=np.asarray([0, 5, 6]),
-    segment=np.arange(1, 4, dtype=np.int32),
-    **{name: np.asarray(added[name], np.int8) for name in optional},
-  )
-  length, column = spans.stored()
-  assert (length.tolist(), column.tolist()) == (lengths, columns)
-  assert length.dtype == column.dtype == np.int64
-  assert spans.ends().tolist() == [5, 6, 8]
 
 
 def test_documents_of_rows_are_named_once_and_cut_at_the_slots():

@@ -331,41 +331,6 @@ def test_a_slice_of_a_sampler_or_of_steps_is_rejected(corpora):
     pipeline.batch_source(run_of(corpora))[0:4]
 
 
-def test_windows_have_a_public_source_by_their_name(corpora):
-  store = corpora["bins"]
-  options = chomp_data.WindowOptions(stride=5)
-  source = chomp_data.SpliceSource(
-    store, options, seq_len=SEQ_LEN, seed=SEED, name="a"
-  )
-  pipe = pipeline.build(
-    {
-      "seq_len": SEQ_LEN,
-      "global_batch_size": 2,
-      "seed": SEED,
-      "epochs": 1,
-      "sources": {
-        "a": {
-          "store": str(store.path),
-          "rows": {"kind": "windows", "stride": 5},
-        }
-      },
-    }
-  )
-  assert len(source) == pipe.accounts.at(pipe.num_steps)["a"].rows
-  np.testing.assert_array_equal(
-    source.batch([3])["tokens"][0], pipe.batch(1)["tokens"][1]
-  )
-  assert "[a] windows: num_docs" in source.describe()
-  assert "[a] windows: num_docs" in pipe.describe()
-  # States of runs that began before hold this.
-  assert source.fingerprint["kind"] == "multi_splice"
-  assert source.fingerprint == dict(pipe.sources["a"].fingerprint)
-  with pytest.raises(chomp_data.ConfigError, match="stride` must be"):
-    chomp_data.SpliceSource(
-      store, chomp_data.WindowOptions(stride=0), seq_len=SEQ_LEN
-    )
-
-
 def test_a_shuffled_source_has_one_order_under_repeat(corpora):
   rows = parts_of(corpora)["stream"]
   size = len(rows)

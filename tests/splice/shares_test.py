@@ -26,54 +26,6 @@ def usable(count, out=()):
   return np.asarray([i not in out for i in range(count)])
 
 
-@hypothesis.given(
-  lengths=st.lists(st.integers(1, 10**6), min_size=1, max_size=12),
-  tau=st.sampled_from([0.0, 0.5, 0.7, 1.0]),
-  total=st.integers(0, 10**6),
-  data=st.data(),
-)
-def test_without_groups_quotas_are_the_largest_remainder(
-  lengths, tau, total, data
-):
-  weights, member = shares_lib.temperature_weights(np.asarray(lengths), tau)
-  count = data.draw(st.integers(1, len(lengths)))
-  got = shares(lengths, tau).quotas(usable(count), total)
-  own = [weights[i] for i in member[:count].tolist()]
-  assert got.tolist() == shares_lib.largest_remainder(own, total).tolist()
-
-
-def test_groups_come_first_and_then_their_documents():
-  grouped = shares(
-    [30, 10, 5, 5],
-    groups=np.asarray([0, 0, 1, 1]),
-    group_weights={1: Fraction(3)},
-  )
-  assert grouped.quotas(usable(4), 80).tolist() == [15, 5, 30, 30]
-  # The second group has not come yet, then one document of it has.
-  assert grouped.quotas(usable(2), 80).tolist() == [60, 20]
-  assert grouped.quotas(usable(3), 80).tolist() == [15, 5, 60]
-
-
-def test_group_weights_are_exact_fractions():
-  weights = {0: Fraction(1, 2), 1: Fraction(1, 3), 2: Fraction(1, 6)}
-  grouped = shares([5, 9, 7], groups=np.arange(3), group_weights=weights)
-  assert grouped.quotas(usable(3), 18).tolist() == [9, 6, 3]
-
-
-def test_weights_of_0_serve_nobody():
-  zero = shares(
-    [5, 5, 5],
-    weights={0: Fraction(0)},
-    groups=np.asarray([0, 1, 1]),
-  )
-  assert zero.served(usable(3)).tolist() == [False, True, True]
-  assert zero.quotas(usable(3), 7).tolist() == [0, 4, 3]
-  heavy = shares(
-    [5, 5, 5], groups=np.asarray([0, 1, 1]), group_weights={1: Fraction(0)}
-  )
-  assert heavy.quotas(usable(3), 7).tolist() == [7, 0, 0]
-
-
 @pytest.mark.parametrize("tau", [0.0, 0.7, 1.0])
 def test_strides_divide_lengths_exactly(tau):
   lengths, strides = [600, 600, 600], [1, 2, 6]
@@ -94,12 +46,6 @@ def test_seed_000_shares_59_29_12_percent_at_tau_1():
   shares = shares_lib.largest_remainder(weights, 17_000, member)
   assert shares.tolist() == [10_000, 5_000, 2_000]
   assert np.round(shares / shares.sum(), 2).tolist() == [0.59, 0.29, 0.12]
-
-
-def test_tau_0_is_equal_shares_with_ties_to_the_lower_index():
-  weights, member = shares_lib.temperature_weights(np.array([9, 5, 7]), 0.0)
-  shares = shares_lib.largest_remainder(weights, 11, member)
-  assert shares.tolist() == [4, 4, 3]
 
 
 @hypothesis.given(
@@ -123,13 +69,6 @@ def test_quotas_sum_to_the_total_and_are_within_one_of_their_share(
   up = [r + 1 for r in rest if r < 0]
   down = [r for r in rest if r >= 0]
   assert not up or not down or max(down) <= min(up)
-
-
-def test_document_weights_multiply_the_temperature():
-  weights, member = shares_lib.temperature_weights(
-    np.array([10, 10, 10]), 0.7, {1: Fraction(1, 2), 2: Fraction(2)}
-  )
-  assert shares_lib.largest_remainder(weights, 7, member).tolist() == [2, 1, 4]
 
 
 @hypothesis.given(

@@ -147,15 +147,6 @@ def test_seed_000_worked_example_by_document(make):
   assert got["document_id"].tolist() == [[1], [1]]
 
 
-def test_seed_000_by_coverage_gives_59_29_12_percent(make):
-  documents = [np.arange(n) % 90 for n in (10_000, 5_000, 2_000)]
-  options = multi(content_length=64, balance_mode="by_coverage")
-  source = make(documents, options, 64)
-  share = source.quotas() / len(source)
-  assert np.round(share, 2).tolist() == [0.59, 0.29, 0.12]
-  assert len(source) == sum(n - 64 + 1 for n in (10_000, 5_000, 2_000))
-
-
 def test_seed_000_by_document_gives_a_third_each(make):
   documents = [np.arange(n) % 90 for n in (1_000, 500, 200)]
   options = multi(content_length=64, balance_mode="by_document")
@@ -252,31 +243,6 @@ def test_jitter_moves_listed_starts_between_epochs(make, jitter_mode):
 
 
 # --- weights, epochs, orders -----------------------------------------------
-
-
-@pytest.mark.parametrize(
-  "mode", ["slide_within", "anchor_start", "cyclic_roll"]
-)
-def test_axis_shuffles_keep_the_pairs_of_every_epoch(make, mode):
-  def build(**changes):
-    return make(
-      LETTERS,
-      multi(
-        content_start_mode=mode,
-        content_length=3,
-        balance_mode="enumerate",
-        **changes,
-      ),
-      6,
-      seed=3,
-    )
-
-  plain = triples(build())
-  mixed = build(shuffle_content=True, shuffle_offsets=True)
-  assert sorted(triples(mixed)) == sorted(triples(mixed, 1)) == sorted(plain)
-  assert triples(mixed) != triples(mixed, 1)
-  own = build(shuffle_offsets=True, offset_seed=5)
-  assert triples(own) != triples(build(shuffle_offsets=True, offset_seed=6))
 
 
 def test_validation_is_a_fixed_grid_of_the_same_documents(make):
