@@ -191,6 +191,14 @@ def test_kept_stores_of_schema_2_and_their_indexes_are_taken_as_they_are(
   assert_taken_as_they_are(unpacked_2, cases.KEPT_2, kinds)
 
 
+def documented():
+  """The names of side indexes in the table of docs/stores.md."""
+  page = pathlib.Path(chomp_data.__file__).parents[1] / "docs" / "stores.md"
+  table = page.read_text().split("| name | content | constant")[1]
+  rows = re.findall(r"^\| (`[^|]*)\|", table.split("\n\n")[0], re.MULTILINE)
+  return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
 def assert_taken_as_they_are(root, names, kinds):
   before = stamps(root)
   found = {name.split("/")[-2] for name in before if ".index/" in name}
@@ -206,6 +214,7 @@ def assert_taken_as_they_are(root, names, kinds):
   after = stamps(root)
   assert {name: after.get(name) for name in before} == before
   new = {name.split("/")[-2].lstrip(".") for name in after.keys() - before}
+  assert {name.partition("-")[0] for name in new} | kinds <= documented()
   assert {name.partition("-")[0] for name in new} <= {
     *("exact", "row_sums", "samples_arrow_sizes")
   }

@@ -15,6 +15,8 @@ from chomp_data.config import options
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 from tests import laws
+from tests.transforms import attention_test as attention
+from tests.transforms import keep_fields_test as keep_fields
 from tests.transforms import row_strategies as rows_lib
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -42,6 +44,7 @@ DTYPES = {
 NOT_ON_DEVICES = set()
 # Without those that are another name of one.
 NAMES = [name for name, spec in formats.FORMATS.items() if spec.name is None]
+WITH_TARGETS = [n for n, spec in formats.FORMATS.items() if spec.targets]
 
 
 def test_every_format_has_its_lines_here():
@@ -254,6 +257,27 @@ def test_the_example_of_the_documentation_is_what_the_formats_return():
       )
       checked.add((name, field))
   assert checked == {(n, f) for n in NAMES for f in FIELDS[n]}
+
+
+# (page, sentence or table of it with a list of formats, the formats)
+LISTS = [
+  ("chats", r"\| format \| what is not trained on.*?\n\n", formats.FORMATS),
+  ("formats", r"carry segments to attention \([^)]*", attention.WITH_SEGMENTS),
+  ("formats", r"`loss_weight` in [^)]*", keep_fields.REPLACED),
+  ("targets", r"- Formats: .*? take their targets", WITH_TARGETS),
+  ("targets", r"a format that has targets \([^)]*", WITH_TARGETS),
+]
+
+
+@pytest.mark.parametrize(("page", "pattern", "names"), LISTS)
+def test_lists_of_formats_in_the_documentation_are_complete(
+  page, pattern, names
+):
+  text = (ROOT / "docs" / f"{page}.md").read_text()
+  (listed,) = re.findall(pattern, text, flags=re.DOTALL)
+  listed = {n for n in re.findall(r"`(\w+)`", listed) if n in formats.FORMATS}
+  aliases = {name for name, spec in formats.FORMATS.items() if spec.name}
+  assert listed - aliases == set(names) - aliases
 
 
 def test_huggingface_is_another_name_of_chomp_and_no_other_input():
