@@ -74,12 +74,10 @@ def test_prices_are_of_what_is_fetched(flags):
   assert all(own["bytes"] > 0 for own in reads)
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_plot_is_drawn(flags, tmp_path, ending):
-  path = tmp_path / f"shares.{ending}"
+def test_a_plot_is_drawn(flags, tmp_path):
+  path = tmp_path / "shares.svg"
   simulate(*flags, "--config.data.epochs=3", f"--plot={path}")
-  begin = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
-  assert path.read_bytes().startswith(begin)
+  assert path.read_bytes().startswith(b"<?xml")
 
 
 def test_arrays_have_rows_and_no_tokens(tmp_path):

@@ -61,8 +61,14 @@ def build(data, room):
   return pipe
 
 
-@pytest.mark.parametrize("shuffle", small_runs.SHUFFLES)
-@pytest.mark.parametrize("rows", ["sequential", "ffd", "multi_splice"])
+@pytest.mark.parametrize(
+  ("rows", "shuffle"),
+  [
+    *(("sequential", own) for own in small_runs.SHUFFLES),
+    ("ffd", "block"),
+    ("multi_splice", "full"),
+  ],
+)
 @pytest.mark.parametrize(
   "room", [60, pytest.param(1_000, marks=pytest.mark.slow)]
 )

@@ -24,8 +24,9 @@ def test_latents_are_stretched_to_all_values(shape):
   assert (found.min(), found.max()) == (0, 255) or shape[-1] == 4
 
 
-@pytest.mark.parametrize("channels", [3, 5, 8, 16, 32])
-@pytest.mark.parametrize("part", [1, 2])
+@pytest.mark.parametrize(
+  ("channels", "part"), [(3, 1), (5, 2), (16, 1), (32, 2)]
+)
 def test_channels_are_where_height_and_width_are_not(channels, part):
   value = np.random.default_rng(0).normal(size=(16, 12, channels))
   size = 16 * part, 12 * part
@@ -47,8 +48,9 @@ def test_what_is_not_finite_is_black(dtype):
   assert found[0, :, 0].tolist() == [0, 128, 255]
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0, 3), (2, 0, 4, 4)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize(
+  ("shape", "dtype"), [((0,), np.uint8), ((4, 0, 3), np.float32)]
+)
 def test_an_array_without_values_is_one_pixel(shape, dtype):
   assert pictures.picture(np.zeros(shape, dtype)).shape == (1, 1, 3)
 

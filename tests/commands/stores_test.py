@@ -229,23 +229,13 @@ def test_convert_keeps_hash_documents_and_chunks(tmp_path, store, call):
   ]
 
 
-@pytest.mark.parametrize(
-  "labels",
-  [
-    {"levels": [0.0, 1.0], "label_levels": [[0, 1, 1], [], [1]]},
-    {"levels": [0.0, 1.0, 0.3], "label_levels": [[0, 1, 2], [], [2]]},
-    {"weights": [1.0, 0.5, 2.0]},
-    {
-      "levels": [0.0, 1.0, 0.3],
-      "label_levels": [[0, 1, 2], [], [2]],
-      "weights": [1.0, 0.5, 2.0],
-    },
-  ],
-  ids=["labels", "levels", "weights", "all"],
-)
-def test_convert_keeps_the_hash_of_labels_and_weights(tmp_path, call, labels):
+def test_convert_keeps_the_hash_of_labels_and_weights(tmp_path, call):
   own = testing_stores.make_store(
-    tmp_path / "a", [[1, 2, 3], [], [4]], **labels
+    tmp_path / "a",
+    [[1, 2, 3], [], [4]],
+    levels=[0.0, 1.0, 0.3],
+    label_levels=[[0, 1, 2], [], [2]],
+    weights=[1.0, 0.5, 2.0],
   )
   for to in ("zstd", "none"):
     call("convert", tmp_path / "a", f"--to={to}", "--output", tmp_path / to)

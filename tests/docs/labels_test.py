@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "chats.md").read_text()
@@ -48,30 +47,3 @@ def test_the_loss_of_the_page_weighs(store):
     own = {**names, "batch": batch}
     exec(block, own)
     assert float(own["loss"]) == expected
-
-
-def test_the_mix_of_the_page_balances_trained_tokens(tmp_path):
-  names = {}
-  exec(next(own for own in BLOCKS if "loss_tokens" in own), names)
-  assert len(BLOCKS) == 3
-  documents, levels = [[3] * 20] * 40, [[0] * 15 + [1] * 5] * 40
-  testing_stores.make_store(
-    tmp_path / "chats", documents, levels=(0.0, 1.0), label_levels=levels
-  )
-  testing_stores.make_store(tmp_path / "text", documents)
-  pipe = pipeline.build(
-    {
-      "seq_len": 20,
-      "global_batch_size": 4,
-      "sources": {
-        name: {"store": str(tmp_path / name), "rows": {"kind": "bin"}}
-        for name in ("chats", "text")
-      },
-      "mix": names["mix"],
-    }
-  )
-  own = pipe.accounts.at(100)
-  trained = {name: own[name].loss_tokens for name in own}
-  assert trained["chats"] / sum(trained.values()) == pytest.approx(
-    0.9, abs=0.02
-  )

@@ -81,8 +81,9 @@ def test_where_a_umask_lets_all_write_the_cache_is_private(compiled_once):
     assert not path.stat().st_mode & 0o022
 
 
-@pytest.mark.parametrize("complete", [True, False])
-@pytest.mark.parametrize("of", ["**/*.nbi", "**/*.nbc", "."])
+@pytest.mark.parametrize(
+  ("of", "complete"), [("**/*.nbi", True), ("**/*.nbc", False), (".", True)]
+)
 def test_code_that_others_can_write_is_not_loaded(home, of, complete):
   if not complete:
     # Neither by the compiler.

@@ -45,7 +45,11 @@ NAMES = (
 )
 # Three sources, one of them packed.
 MIX = "mix_tokens"
-SOME = ("bin_exact_documents_full", MIX, "edits_of_mix")
+# Counted from the plans that are read here, and by a thread.
+OWN_OR_NOT = pytest.mark.parametrize(
+  ("name", "own"),
+  [("bin_exact_documents_full", True), (MIX, False), ("edits_of_mix", True)],
+)
 
 
 def steady(name, root):
@@ -93,10 +97,7 @@ def test_a_state_is_what_the_plan_says_at_every_step(root, name, data):
         assert it.get_state() == saved
 
 
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(
-  "name", ["bin_exact_documents_full", MIX, "edits_of_mix"]
-)
+@OWN_OR_NOT
 def test_a_run_that_reads_plans_nothing_for_its_states(
   root, name, own, monkeypatch
 ):
@@ -125,10 +126,7 @@ def test_a_run_that_reads_plans_nothing_for_its_states(
   assert isinstance(pipe.run_plan, rows_plan.RowsPlan)
 
 
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(
-  "name", ["bin_exact_documents_full", MIX, "edits_of_mix"]
-)
+@OWN_OR_NOT
 def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
   root, name, own, monkeypatch
 ):

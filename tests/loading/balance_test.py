@@ -3,6 +3,7 @@
 """Balance is a placement: steps hold the same rows, for any shards."""
 
 import json
+import pathlib
 
 import hypothesis
 from hypothesis import strategies as st
@@ -19,7 +20,6 @@ from chomp_data.rows import row_costs
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.loading import processes
-from tests.loading import sharding_test
 
 SEQ_LEN = 32
 ROWS = {
@@ -95,6 +95,19 @@ def read(pipe, shards, held, steps, stride=1):
   ]
 
 
+def gone(stores, rows):
+  """Returns a list of a third of the documents."""
+  path = pathlib.Path(stores[0]).parent / f"{'_'.join(rows)}.jsonl"
+  path.write_text(
+    "".join(
+      json.dumps({"source": f"{kind}_{i}", "document": document}) + "\n"
+      for i, kind in enumerate(rows)
+      for document in range(0, 160, 3)
+    )
+  )
+  return str(path)
+
+
 @laws.examples(20, deadline=None)
 @hypothesis.given(data=st.data())
 def test_a_step_holds_the_same_rows_for_any_shards_and_processes(stores, data):
@@ -103,9 +116,11 @@ def test_a_step_holds_the_same_rows_for_any_shards_and_processes(stores, data):
   )
   packed = all(kind in ("ffd", "exact") for kind in rows)
   lanes = data.draw(st.sampled_from([None, 2])) if packed else None
-  remainder = data.draw(st.sampled_from(["drop", "pad"]))
+  options = {"remainder": data.draw(st.sampled_from(["drop", "pad"]))}
+  if data.draw(st.booleans(), "edits"):
+    options |= {"skip": ((2, 3),), "tombstones": ((1, gone(stores, rows)),)}
   pipe = pipeline.build(
-    config(stores, rows, 16, lanes, remainder=remainder, balance="attention")
+    config(stores, rows, 16, lanes, balance="attention", **options)
   )
   shards = data.draw(st.sampled_from([1, 2, 4, 8, 16]))
   held = data.draw(st.sampled_from([own for own in (1, 2, 4) if own <= shards]))
@@ -145,30 +160,6 @@ def test_shards_cost_alike_only_where_balance_says_so(stores):
 
   assert slowest() > 1.2
   assert slowest(balance="attention") < 1.02
-
-
-def test_tombstones_skips_and_sizes_stay_what_they_are(stores, tmp_path):
-  path = tmp_path / "gone.jsonl"
-  lines = [{"source": "ffd_0", "document": i} for i in range(0, 160, 3)]
-  path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-  data = config(
-    stores,
-    size=None,
-    batch_size_schedule=((0, 8), (5, 16)),
-    skip=((2, 3),),
-    tombstones=((4, str(path)),),
-    balance="attention",
-  )
-  pipe = pipeline.build(data)
-  shards = {own.name: 4 for own in pipe.buckets}
-  source = pipeline.batch_source(pipe, shards=shards)
-  for step in range(pipe.num_steps):
-    batch, order = source[step], pipe.row_order(step, shards)
-    sums = costs_of(batch).reshape(4, -1).sum(axis=1)
-    plain = costs_of(pipe.canonical(step)).reshape(4, -1).sum(axis=1)
-    assert sums.max() <= plain.max()
-    for name, value in pipe.canonical(step).items():
-      np.testing.assert_array_equal(batch[name], value[order], err_msg=name)
 
 
 def test_text_in_buckets_is_balanced_by_the_lengths_of_its_rows(stores):
@@ -314,29 +305,6 @@ def filler(data):
   except schema.ConfigError as error:
     return [shards, str(error)]
   return [shards, ""]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ("layout", "num_processes", "shards"),
-  [
-    ("interleaved", 2, 4),
-    ("sequence", 2, 2),
-  ],
-)
-def test_processes_put_the_same_global_batch_together(
-  stores, layout, num_processes, shards
-):
-  data = config(stores, ("ffd", "sequential"), balance="attention")
-  steps = sharding_test.run(data, layout, num_processes)
-  pipe = pipeline.build(data)
-  sharding_test.check(
-    data,
-    steps,
-    0,
-    pipe.num_steps,
-    order=lambda step: pipe.row_order(step, {"32": shards}),
-  )
 
 
 @pytest.mark.slow

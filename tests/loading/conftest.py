@@ -48,6 +48,15 @@ def store_path(tmp_path_factory):
   return write_store(tmp_path_factory.mktemp("corpus") / "store")
 
 
+@pytest.fixture(scope="session")
+def other_path(tmp_path_factory):
+  """A second store, for mixes."""
+  path = tmp_path_factory.mktemp("other") / "store"
+  rng = np.random.default_rng(1)
+  documents = [rng.integers(3, 250, n) for n in rng.integers(9, 90, size=60)]
+  return str(testing_stores.make_store(path, documents, vocab_size=256).path)
+
+
 @pytest.fixture
 def data(store_path):
   return config(store_path)

@@ -44,25 +44,6 @@ class Told(Plain):
     self.fingerprint = {"size": size, "at": [1, 2]}
 
 
-def test_a_transform_goes_by_class_and_what_it_tells():
-  assert operations.fingerprint_of(Scale(2)) == "Scale(by=2, how=None)"
-  assert operations.fingerprint_of(Plain()) == "Plain"
-  assert operations.fingerprint_of(Shown()) == "Shown shown 3"
-  assert operations.fingerprint_of(Told(8)) == 'Told {"at": [1, 2], "size": 8}'
-
-
-def test_functions_among_the_fields_go_without_an_address():
-  assert operations.fingerprint_of(Scale(2, doubled)) == (
-    "Scale(by=2, how=<function doubled>)"
-  )
-
-
-def test_what_is_not_compared_is_not_told():
-  assert operations.fingerprint_of(
-    Scale(2, seen=[1])
-  ) == operations.fingerprint_of(Scale(2))
-
-
 def test_a_fingerprint_that_is_no_json_is_refused():
   with pytest.raises(
     errors.ConfigError, match=r"`Told\.fingerprint` must be of JSON values"
@@ -118,24 +99,38 @@ def test_options_that_only_pythons_own_repr_would_tell_are_refused(
     iterators.make_iterator(data, operations=[operation])
 
 
+MOVED = type("Scale", (Scale,), {"__module__": "elsewhere"})
+MOVED.__qualname__ = "Scale"
+
+
+@pytest.mark.parametrize(
+  ("operation", "told"),
+  [
+    (Scale(2), "Scale(by=2, how=None)"),
+    (Plain(), "Plain"),
+    (Shown(), "Shown shown 3"),
+    (Told(8), 'Told {"at": [1, 2], "size": 8}'),
+    # Functions go without an address, and what is not compared is not told.
+    (Scale(2, doubled), "Scale(by=2, how=<function doubled>)"),
+    (Scale(2, seen=[1]), "Scale(by=2, how=None)"),
+    (
+      Scale(2, functools.partial(doubled, 3)),
+      "Scale(by=2, how=functools.partial(<function doubled>, 3))",
+    ),
+    (
+      Passing(Scale(3)),
+      "Passing passing Scale(by=3, how=None, seen=[])",
+    ),
+    (MOVED(2), "Scale(by=2, how=None)"),
+  ],
+)
+def test_a_transform_goes_by_class_and_what_it_tells(operation, told):
+  assert operations.fingerprint_of(operation) == told
+
+
 def test_what_holds_nothing_hides_nothing():
-  assert operations.fingerprint_of(Scale(2, Plain())).startswith(
-    "Scale(by=2, how=<"
-  )
-  assert operations.fingerprint_of(Scale(2, functools.partial(doubled, 3))) == (
-    "Scale(by=2, how=functools.partial(<function doubled>, 3))"
-  )
-  assert operations.fingerprint_of(Passing(Scale(3))) == (
-    "Passing passing Scale(by=3, how=None, seen=[])"
-  )
-
-
-def test_a_transform_keeps_its_name_where_its_module_moves():
-  moved = type("Scale", (Scale,), {"__module__": "elsewhere"})
-  moved.__qualname__ = "Scale"
-  assert operations.fingerprint_of(moved(2)) == operations.fingerprint_of(
-    Scale(2)
-  )
+  found = operations.fingerprint_of(Scale(2, Plain()))
+  assert found.startswith("Scale(by=2, how=<")
 
 
 @pytest.mark.parametrize(

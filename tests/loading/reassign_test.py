@@ -83,7 +83,7 @@ def endless(data, **fields):
 
 
 @pytest.mark.parametrize(
-  "count", [25, pytest.param(255, marks=pytest.mark.slow)]
+  "count", [12, pytest.param(255, marks=pytest.mark.slow)]
 )
 def test_any_of_eight_slices_die_and_come_back(data, count):
   assert len(SUBSETS) == 255
@@ -148,17 +148,11 @@ def test_buckets_go_on_over_parts_that_do_not_divide_them(store_path):
   check(data, turns, 1, 8)
 
 
-def test_sizes_that_change_go_on(data):
-  schedule = ((0, 8), (3, 24), (6, 16), (9, 8))
-  data = endless(data, global_batch_size=None, batch_size_schedule=schedule)
-  turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 3), ([0, 2], 3), ([1, 2, 3, 6, 7], 6)]
-  check(data, turns, 1, 8)
-
-
-def test_sizes_that_are_past_come_again_after_a_seek(data):
-  data = endless(data, global_batch_size=None)
-  data["batch_size_schedule"] = ((0, 16), (3, 8))
-  check(data, [([0, 1, 2, 3], 5), ([0, 1, 2], 1), ([0, 1, 2], 4, 1)], 1, 8)
+def test_sizes_that_change_go_on_and_come_again_after_a_seek(data):
+  data = endless(data, global_batch_size=None, device_fields="always")
+  data["batch_size_schedule"] = ((0, 16), (3, 24), (5, 8))
+  turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 3), ([1, 2, 3, 6, 7], 2)]
+  check(data, [*turns, ([0, 2], 6, 1)], 1, 8)
 
 
 def test_a_state_of_another_size_fits_the_parts_that_there_are(data):
@@ -192,11 +186,6 @@ def test_a_process_may_have_no_row_of_batches_of_several_sizes(data):
   data = endless(data, global_batch_size=None)
   data["batch_size_schedule"] = ((0, 8), (3, 16))
   check(data, [([0, 1, 2, 3, 4, 5, 7], 6)], 4, 2)
-
-
-def test_fields_made_on_devices_go_on(data):
-  turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 2), ([4, 7], 2)]
-  check(endless(data, device_fields="always"), turns, 1, 8)
 
 
 def test_balance_goes_on_with_the_shards_that_there_are(data):

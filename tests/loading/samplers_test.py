@@ -103,25 +103,6 @@ def test_runs_of_keys_have_no_seam(kind):
 
 
 @KINDS
-def test_a_stock_loader_reads_each_record_once_an_epoch(kind):
-  found = [int(key) for key in loader(make(kind, num_epochs=2))]
-  assert found == expected_keys(kind, 2)
-
-
-@KINDS
-def test_shards_deal_out_the_global_order(kind):
-  whole = expected_keys(kind, 2)
-  for count in (2, 3):
-    shards = [
-      [int(key) for key in loader(make(kind, num_epochs=2), 0, (i, count))]
-      for i in range(count)
-    ]
-    each = len(whole) // count
-    for i, shard in enumerate(shards):
-      assert shard == whole[i::count][:each]
-
-
-@KINDS
 def test_a_state_of_every_step_goes_on_where_it_was(kind):
   batches = iter(loader(make(kind, num_epochs=2), shard=(1, 2)))
   states, keys = [], []
@@ -129,15 +110,12 @@ def test_a_state_of_every_step_goes_on_where_it_was(kind):
     keys.append(int(key))
     states.append(batches.get_state())
   fresh = iter(loader(make(kind, num_epochs=2), shard=(1, 2)))
-  for step, state in enumerate(states):
-    assert remainder_after(fresh, state) == keys[step + 1 :]
+  for step in (0, 1, SIZE // 2 - 1, SIZE // 2, SIZE - 1):
+    assert remainder_after(fresh, states[step]) == keys[step + 1 :]
 
 
-@pytest.mark.parametrize(
-  "step", [SIZE - 1, pytest.param(5, marks=pytest.mark.slow)]
-)
 @pytest.mark.slow
-def test_two_workers_hand_out_the_same_order_and_resume_in_it(step):
+def test_two_workers_hand_out_the_same_order_and_resume_in_it():
   whole = expected_keys("block", 2)
   batches = iter(loader(make("block", num_epochs=2), 2))
   keys, states = [], []
@@ -146,15 +124,7 @@ def test_two_workers_hand_out_the_same_order_and_resume_in_it(step):
     states.append(batches.get_state())
   assert keys == whole
   fresh = iter(loader(make("block", num_epochs=2), 2))
-  assert remainder_after(fresh, states[step]) == whole[step + 1 :]
-
-
-@pytest.mark.slow
-def test_two_workers_and_two_shards_hand_out_the_same_order():
-  whole = expected_keys("full", 2)
-  for i in range(2):
-    found = [int(key) for key in loader(make("full", num_epochs=2), 2, (i, 2))]
-    assert found == whole[i::2]
+  assert remainder_after(fresh, states[5]) == whole[6:]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +196,7 @@ def test_an_endless_order_goes_on(kind):
 
 
 def test_two_threads_may_share_a_sampler():
-  size = 50_000
+  size = 20_000
   sampler = samplers.BlockShuffleSampler(size, 64)
   keys = keys_of(samplers.BlockShuffleSampler(size, 64))
 
@@ -240,9 +210,9 @@ def test_two_threads_may_share_a_sampler():
 
 def test_a_key_costs_little():
   sampler = samplers.BlockShuffleSampler(10**7, 128)
-  count = 40_000
+  count = 20_000
   costs = []
-  for repeat in range(5):
+  for repeat in range(3):
     began = time.process_time()
     for index in range(repeat * count, (repeat + 1) * count):
       sampler[index]

@@ -62,8 +62,7 @@ def test_global_batches_are_the_same_for_any_processes(
   data, layout, num_processes
 ):
   """Other layouts, of all kinds of runs: tests/catalogue."""
-  steps = run(data, layout, num_processes)
-  check(data, steps, 0, 26)
+  check(data, run({**data, "epochs": 1}, layout, num_processes), 0, 8)
 
 
 def certified(data, directory, step):
@@ -86,7 +85,6 @@ def certified(data, directory, step):
 @pytest.mark.parametrize(
   ("layout", "change"),
   [
-    pytest.param("shared", {"worker_count": 0}, marks=pytest.mark.slow),
     ("sequence", {"certificate": "tokens"}),
     pytest.param("interleaved", {"worker_count": 2}, marks=pytest.mark.slow),
   ],
@@ -155,13 +153,7 @@ def test_a_batch_that_does_not_divide_is_one_clear_error(data):
 
 @pytest.mark.parametrize(
   ("num_rows", "worker_count"),
-  [
-    (3, 0),
-    *(
-      pytest.param(*own, marks=pytest.mark.slow)
-      for own in ((1, 0), (2, 1), (4, 0))
-    ),
-  ],
+  [(3, 0), pytest.param(2, 1, marks=pytest.mark.slow)],
 )
 def test_rows_beyond_those_of_the_run_are_zeros_on_devices(
   data, num_rows, worker_count

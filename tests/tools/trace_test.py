@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/trace.py: steps, documents, and what two sides share."""
 
-import collections
-import itertools
 import json
 import re
 
@@ -14,8 +12,6 @@ from chomp_data import pipeline
 from chomp_data.audit import document_lists
 from chomp_data.audit import visits
 from chomp_data.config import files
-from chomp_data.loading import state
-from chomp_data.plans import answers
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
@@ -149,58 +145,6 @@ def test_parts_and_sentinels_of_a_rearranged_document_are_told(root, tmp_path):
   write_config(tmp_path / "fim.py", {"web": {**sources["web"], "rows": plain}})
   assert not any("sentinels" in own for own in records(config, "--step=0:5"))
   assert "sentinels" not in trace(config, "--step=0:5").stdout
-
-
-def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
-  """A checkpoint tells when a store joined, and not the step of the job."""
-  stores = [str(root / "web"), str(root / "apart")]
-  rows = {"kind": "sequential"}
-  sources = {"web": {"store": stores, "rows": rows}}
-  config = write_config(tmp_path / "grown.py", sources)
-  data = files.load_config(config, ()).data
-  data.sources.web.joined = (0, 2)
-  pipe = pipeline.build(data)
-  questions = answers.of(pipe.run_plan)
-  saved = questions.epoch_begins("web", 1) + 1
-  item = tmp_path / "job" / str(saved) / "input"
-  item.mkdir(parents=True)
-  data.sources.web.joined = None
-  data.sources.web.store = stores[:1]
-  before = pipeline.build(data)
-  (item / "input.json").write_bytes(state.encode(saved, before.fingerprint, {}))
-  step = questions.epoch_begins("web", 3)
-  (tmp_path / "job" / "job.json").write_text(
-    json.dumps({"step": step, "status": "finished", "host": "-", "pid": 1})
-  )
-  found = records(
-    f"--config={config}", "--document=web/x", f"--checkpoint={tmp_path}/job"
-  )
-  number = pipe.sources["web"].store.opened.ids.find(["x"])["x"][0]
-  later = visits.Visits(pipe, "web", number).next_visits(step)
-  expected = list(itertools.islice(later, 10))
-  assert [own["step"] for own in found] == [own.step for own in expected]
-  assert [own["exposure"] for own in found] == [
-    own.exposure for own in expected
-  ]
-  # Not what the config alone says, which has both stores from the start.
-  alone = records(
-    f"--config={config}", "--document=web/x", f"--from_step={step}"
-  )
-  assert alone[0]["exposure"] != found[0]["exposure"]
-
-
-def test_exposures_are_counted_by_document(root):
-  config = f"--config={root / 'web.py'}"
-  spans = records(config, "--step=2:9")
-  counted = collections.Counter((o["source"], o["document"]) for o in spans)
-  found = records(config, "--step=2:9", "--exposures")
-  assert {
-    (o["source"], o["document"]): o["exposures"] for o in found
-  } == counted
-  assert {o["id"] for o in found} == {o["id"] for o in spans}
-  done = trace(config, "--step=2:9", "--exposures")
-  total = sum(n for (name, _), n in counted.items() if name == "web")
-  assert f"web: {total} spans in steps 2..8" in done.stdout
 
 
 def test_a_list_of_documents_is_answered_at_once(root, tmp_path, monkeypatch):
