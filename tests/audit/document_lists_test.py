@@ -261,7 +261,7 @@ def test_epochs_that_leave_out_other_samples_are_counted(tmp_path):
   testing_stores.make_store(tmp_path / "a", documents)
   data = {
     "seed": 3,
-    "epochs": 60,
+    "epochs": 20,
     "remainder": "drop",
     "sources": {"a": {"store": str(tmp_path / "a")}},
     "mix": {"weights": {"a": 1}},

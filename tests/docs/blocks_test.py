@@ -80,7 +80,9 @@ _SLOW = (
   "edits.md",
   "object_stores.md",
   "on_call.md",
+  "pairs.md",
   "start.md",
+  "targets.md",
 )
 _HAS_TORCH = importlib.util.find_spec("torch") is not None
 # Programs that hang or fail: upstream_test.py runs each by itself.

@@ -5,7 +5,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from chomp_data import pipeline
 from chomp_data.testing import stores as stores_lib
@@ -16,36 +15,6 @@ def block(page, needle):
   """Returns the first block of Python of a page that holds a text."""
   blocks = [own.text for own in pages.blocks(page, "python")]
   return next(text for text in blocks if needle in text)
-
-
-def test_the_mix_and_array_records_of_pages_make_batches(
-  stdlib_store, tmp_path, monkeypatch
-):
-  monkeypatch.chdir(tmp_path)
-  names: dict = {}
-  exec(block("stores.md", '"token_dtype"'), names)
-  exec(block("mixing.md", "200_000"), names)
-  documents = np.split(np.arange(9_000) % 50_000, range(500, 9_000, 500))
-  stores_lib.make_array_records(tmp_path / "corpus", documents)
-  packed = {"rows": {"kind": "bin"}, "shuffle": {"kind": "block"}}
-  data = {
-    "seq_len": 64,
-    "global_batch_size": 4,
-    "sources": {
-      "web": names["records"],
-      "code": {"store": stdlib_store, **packed},
-      "math": {"store": stdlib_store, **packed},
-    },
-    # The records were made with no tokenizer at all.
-    "mix": {**names["mix"], "allow_tokenizer_differences": True},
-  }
-  pipe = pipeline.build(data)
-  assert pipe.source_names == ["code", "web", "math"]
-  before = np.concatenate([pipe.batch(i)["source_id"] for i in range(50)])
-  assert set(before) == {0, 1}
-  assert np.mean(before == 1) == pytest.approx(0.7, abs=0.02)
-  after = [pipe.batch(200_000 + i)["source_id"] for i in range(50)]
-  assert np.mean(np.concatenate(after) == 2) == pytest.approx(0.2, abs=0.02)
 
 
 def test_the_buckets_of_a_page_make_batches(

@@ -65,20 +65,16 @@ def _check(name, log, report, record, steps):
     assert sum(o["batches"] for o in record["by_bucket"].values()) == steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "name",
   [
+    _BUCKETS,
     "pretrain_mix.py:runlocal",
-    *(
-      pytest.param(own, marks=pytest.mark.slow)
-      for own in (
-        _BUCKETS,
-        "packed.py:runlocal",
-        "splice_in_mix.py:runlocal",
-        "block_shuffle.py:era,runlocal",
-        "block_shuffle.py:block_k8,runlocal",
-      )
-    ),
+    "packed.py:runlocal",
+    "splice_in_mix.py:runlocal",
+    "block_shuffle.py:era,runlocal",
+    "block_shuffle.py:block_k8,runlocal",
   ],
 )
 def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):

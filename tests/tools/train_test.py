@@ -21,7 +21,7 @@ from chomp_data.testing import stores as testing_stores
 from tests import in_process
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_NUM_STEPS = 240
+_NUM_STEPS = 160
 
 _CONFIG = """
 import ml_collections
@@ -50,7 +50,7 @@ def get_config():
     "model": {"d_model": 16, "num_layers": 1, "num_heads": 2, "mlp_dim": 16},
     "optimizer": {"warmup_steps": 4},
     "train": {"num_steps": STEPS, "log_every_steps": 20},
-    "checkpoint": {"every_steps": 50, "keep": 2},
+    "checkpoint": {"every_steps": 40, "keep": 2},
   })
 """
 
@@ -157,8 +157,8 @@ def finished(corpus):
 def test_a_run_reports_for_people_and_for_programs(corpus, finished):
   out, err = finished
   assert "[text] multi_splice: num_docs=3" in err
-  assert re.search(r"step 100/240: loss \d\.\d+, .* waiting for data", err)
-  assert "loss by document up to step 200" in err
+  assert re.search(r"step 100/160: loss \d\.\d+, .* waiting for data", err)
+  assert "loss by document up to step 100" in err
   assert "With one document in each row, 100.0% of the positions" in out
   assert re.search(r"text +[\d,]+ +100.00% +100.00% .* 3 +50.0%\n", out)
   report = (corpus.directory / "whole/report.txt").read_text()
@@ -216,7 +216,7 @@ def test_a_run_stopped_at_any_time_resumes_as_if_it_had_not_been(
   name = number.name
   process = corpus.start(name)
   try:
-    while len(corpus.hashes(name)) < 60 or not corpus.saved_steps(name):
+    while len(corpus.hashes(name)) < 45 or not corpus.saved_steps(name):
       assert process.poll() is None, process.communicate()[1]
       time.sleep(0.002)
     process.send_signal(number)
@@ -257,7 +257,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_goes_on(
   corpus, finished
 ):
   run = shutil.copytree(corpus.directory / "whole", corpus.directory / "back")
-  newest = run / "checkpoints" / "240"
+  newest = run / "checkpoints" / "160"
   (manifest,) = newest.glob("model/manifest.ocdbt")
   data = bytearray(manifest.read_bytes())
   data[20] ^= 1
@@ -266,7 +266,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_goes_on(
   assert status == 1
   assert f"the checkpoint at {newest} must be whole, got other bytes in" in err
   assert "--fall_back goes on from the newest whole one before" in err
-  assert "(there is step 200)" in err
+  assert "(there is step 120)" in err
   # Of an earlier version there are no checksums: then Orbax finds it.
   shutil.rmtree(newest / "sums")
   (newest / "model" / "_METADATA").unlink()
@@ -278,14 +278,14 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_goes_on(
   assert "Traceback" not in err
   status, _, err = corpus.run("back", "--restore_step=100")
   assert status == 1
-  assert "got 100. There are steps 200, 240." in err
-  status, _, err = corpus.run("back", "--restore_step=200")
+  assert "got 100. There are steps 120, 160." in err
+  status, _, err = corpus.run("back", "--restore_step=120")
   assert status == 0, err
-  assert "resumed at step 200" in err
+  assert "resumed at step 120" in err
   assert f"set aside as {run}/set_aside/1" in err
   whole, back = corpus.hashes("whole"), corpus.hashes("back")
-  assert back == whole[200:]
-  assert corpus.saved_steps("back") == [200, 240]
+  assert back == whole[120:]
+  assert corpus.saved_steps("back") == [120, 160]
   for one, other in zip(
     corpus.state("whole"), corpus.state("back"), strict=True
   ):
