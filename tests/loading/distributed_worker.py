@@ -42,34 +42,19 @@ def make_sharding(layout: str, num_processes: int):
     return jax.sharding.NamedSharding(
       jax.sharding.Mesh(grid, ("data", "model")), spec
     )
-  if layout == "columns":
-    # All processes hold all rows, and each other columns.
-    mesh = jax.sharding.Mesh(devices.reshape(1, -1), ("data", "seq"))
+  if layout in ("columns", "sequence"):
+    # Columns over all devices, where all processes hold all rows; or rows over
+    # processes, and columns over a process's devices. By rank.
+    grid = (1, -1) if layout == "columns" else (num_processes, 2)
+    mesh = jax.sharding.Mesh(devices.reshape(grid), ("data", "seq"))
+    by_row = jax.sharding.NamedSharding(mesh, spec)
+    by_column = jax.sharding.NamedSharding(
+      mesh, jax.sharding.PartitionSpec("data", "seq")
+    )
     return {
-      **dict.fromkeys(
-        (2, 3),
-        jax.sharding.NamedSharding(
-          mesh, jax.sharding.PartitionSpec("data", "seq")
-        ),
-      ),
-      1: jax.sharding.NamedSharding(mesh, spec),
-    }
-  if layout == "sequence":
-    # Rows over processes, columns over a process's devices; by rank.
-    mesh = jax.sharding.Mesh(devices.reshape(num_processes, 2), ("data", "seq"))
-    return {
-      **dict.fromkeys(
-        (2, 3),
-        jax.sharding.NamedSharding(
-          mesh, jax.sharding.PartitionSpec("data", "seq")
-        ),
-      ),
-      1: jax.sharding.NamedSharding(mesh, spec),
+      **dict.fromkeys((2, 3), by_column),
       # One number a document or a pair, not a token.
-      **dict.fromkeys(
-        ("document_id", "margin", "pair_mask"),
-        jax.sharding.NamedSharding(mesh, spec),
-      ),
+      **dict.fromkeys((1, "document_id", "margin", "pair_mask"), by_row),
     }
   raise ValueError(layout)
 
