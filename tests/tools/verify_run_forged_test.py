@@ -192,6 +192,7 @@ FORGED = {
   "gap": (segments((0, 10), (20, 30)), 2, "steps 10 .. 19 are not certified"),
   "part": (set_in("part", [0, 2]), 2, "certified in part, of process 0 of 2"),
   "part of a third": (set_in("part", [2, 2]), 2, "[process, processes]"),
+  "part of three": (set_in("part", [0, 2, 5]), 2, "[process, processes]"),
   "input": (set_in("input", "0" * 16), 2, "an input whose fingerprint no"),
   "no input": (set_in("input", 5), 2, "`input` must be a string"),
   "empty": (certificate_is([]), 2, "must have a certificate, got none"),
