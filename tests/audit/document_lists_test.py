@@ -22,7 +22,7 @@ from tests.audit import visits_test
 
 STEPS = visits_test.STEPS
 SENTINEL = spans_lib.SENTINEL
-root = visits_test.root
+paths = visits_test.paths
 
 # Accounts are of the plan: of targets within a row, before `train_on_eos`.
 AS_COUNTED = {"lookahead": False, "train_on_eos": True}
@@ -224,24 +224,18 @@ def check_tombstones(data, pipe, listed, directory, steps, middle):
   assert not exposures[middle:].any()
 
 
-@pytest.mark.parametrize(
-  ("kinds", "count"),
-  [(visits_test.row_runs, 30), (visits_test.bucket_runs, 12)],
-)
-def test_an_answer_is_that_of_every_step_counted(
-  root, tmp_path_factory, kinds, count
-):
+def test_an_answer_is_that_of_every_step_counted(paths, tmp_path_factory):
   directory = tmp_path_factory.mktemp("lists")
 
-  @laws.examples(count)
+  @laws.examples(24)
   @hypothesis.given(
-    kinds(root),
+    visits_test.of_any(paths),
     st.integers(0, STEPS),
     st.sampled_from((1, 3, 20)),
     st.sampled_from((None, 40)),
   )
   def law(data, middle, bins, batch_size):
-    if batch_size is not None and "buckets" not in data:
+    if batch_size is not None and "global_batch_size" in data:
       # Several epochs a step.
       data = {**data, "global_batch_size": batch_size}
     data = {**data, **({"lookahead": False} if "seq_len" in data else {})}

@@ -339,46 +339,6 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
 
 
 @pytest.mark.slow
-def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
-  """A thread inside JAX while the interpreter goes would abort it."""
-  program = textwrap.dedent("""
-    import json
-    import sys
-
-    import grain
-    import jax.numpy as jnp
-
-    from chomp_data import iterators
-    from chomp_data import pipeline
-    from chomp_data.loading import workers
-
-    class Busy(grain.transforms.Map):
-      def map(self, batch):
-        x = jnp.ones((700, 700))
-        for _ in range(3):
-          x = (x @ x) / 700
-        x.block_until_ready()
-        return batch
-
-    data = json.loads(sys.argv[1])
-    batches = iterators.make_iterator(data, operations=[Busy()])
-    for step, batch in enumerate(batches):
-      if step == 2:
-        break
-    print("done", flush=True)
-  """)
-  endless = {**data, "epochs": None, "prefetch": 1_000}
-  ran = subprocess.run(
-    [sys.executable, "-c", program, json.dumps(endless)],
-    env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    capture_output=True,
-    text=True,
-  )
-  assert ran.stdout == "done\n"
-  assert ran.returncode == 0, ran.stderr
-
-
-@pytest.mark.slow
 def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
   def threads():
     return {t for t in threading.enumerate() if t.name == "chomp_data"}
