@@ -86,68 +86,27 @@ def corpora(tmp_path_factory):
   return _Corpora(tmp_path_factory.mktemp("train_mix"))
 
 
-@pytest.mark.parametrize(
-  ("config", "line", "replaced"),
-  [
-    pytest.param(
-      "pretrain_mix",
-      "{notes}:0.75 more={stdlib}:0.25",
-      "mix.stages",
-      marks=pytest.mark.slow,
-    ),
-    (
-      "splice_in_mix",
-      "packages={notes}:0.75 stdlib={stdlib}:0.25",
-      "mix.weights",
-    ),
-  ],
-)
 @pytest.mark.slow
-def test_a_mix_in_one_line_takes_the_place_of_a_configs_own(
-  corpora, config, line, replaced
-):
-  paths = {name: corpora.path(name) for name in _NAMES}
+def test_a_mix_in_one_line_takes_the_place_of_a_configs_own(corpora):
+  notes, stdlib = corpora.path("notes"), corpora.path("stdlib")
   status, log = corpora.run(
-    config,
-    f"configs/{config}.py:runlocal",
-    f"--dataset_mix={line.format(**paths)}",
+    "line",
+    "configs/pretrain_mix.py:runlocal",
+    f"--dataset_mix={notes}:0.75 more={stdlib}:0.25",
     # Four batches: the config's own first stage and more.
     "--config.train.num_steps=4",
   )
   assert status == 0, log[-3000:]
-  assert f"config.data.dataset_mix: takes the place of {replaced}." in log
-  first, second = (
-    ("packages", "stdlib") if config == "splice_in_mix" else ("notes", "more")
-  )
-  assert f"dataset_mix: {first} = {paths['notes']}, weight 0.75\n" in log
-  assert f"dataset_mix: {second} = {paths['stdlib']}, weight 0.25\n" in log
-  by_source = corpora.metrics(config)["by_source"]
-  assert {n: own["intended_share"] for n, own in by_source.items()} == {
-    first: 0.75,
-    second: 0.25,
-  }
-  saved = corpora.saved_input(config, 4)
-  assert saved["dataset_mix"] == [
-    {"alias": first, "path": paths["notes"], "weight": "0.75"},
-    {"alias": second, "path": paths["stdlib"], "weight": "0.25"},
+  assert "config.data.dataset_mix: takes the place of mix.stages." in log
+  assert f"dataset_mix: notes = {notes}, weight 0.75\n" in log
+  assert f"dataset_mix: more = {stdlib}, weight 0.25\n" in log
+  by_source = corpora.metrics("line")["by_source"]
+  shares = {n: own["intended_share"] for n, own in by_source.items()}
+  assert shares == {"notes": 0.75, "more": 0.25}
+  assert corpora.saved_input("line", 4)["dataset_mix"] == [
+    {"alias": "notes", "path": notes, "weight": "0.75"},
+    {"alias": "more", "path": stdlib, "weight": "0.25"},
   ]
-
-
-@pytest.mark.slow
-def test_a_flag_unsets_the_stages_of_a_config(corpora):
-  stores = [
-    f"--config.data.sources.{name}.store={corpora.path(name)}"
-    for name in _NAMES
-  ]
-  status, log = corpora.run(
-    "unset",
-    "configs/pretrain_mix.py:runlocal",
-    "--config.data.mix.stages=None",
-    "--config.train.num_steps=4",
-    *stores,
-  )
-  assert status == 0, log[-3000:]
-  assert "from step 0: notes 0.3333, packages 0.3333, stdlib 0.3333\n" in log
 
 
 def test_another_alias_where_sources_differ_is_one_line(corpora):
