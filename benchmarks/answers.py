@@ -80,7 +80,7 @@ def runs(
     mixed: Of these, what mixes of three are of.
     lengths: Of buckets.
   """
-  found = {
+  configs = {
     name: kinds.of_rows(
       {"web": {"store": stores["web"], **kinds.source(name)}}, seq_len, _BATCH
     )
@@ -94,7 +94,7 @@ def runs(
   stages = kinds.stages_of((0, (0.5, 0.3, 0.2)), (later, (0.2, 0.3, 0.5)))
   for unit in ("rows", "tokens", "loss_tokens"):
     mix = {"kind": "weighted", "unit": unit, "stages": stages}
-    found[f"mix of three by {unit}, two stages"] = kinds.of_rows(
+    configs[f"mix of three by {unit}, two stages"] = kinds.of_rows(
       three, seq_len, _BATCH, mix=copy.deepcopy(mix)
     )
   curriculum = (
@@ -102,10 +102,10 @@ def runs(
     (later, {str(lengths[1]): 1, str(lengths[-1]): 3}),
   )
   for name, bucket_stages in (("", None), (", two stages", curriculum)):
-    found[f"buckets of lengths{name}"] = kinds.of_lengths(
+    configs[f"buckets of lengths{name}"] = kinds.of_lengths(
       {"web": stores["web"]}, lengths, _BATCH * seq_len, bucket_stages
     )
-  return {name: found[name] for name in harness.chosen(found)}
+  return {name: configs[name] for name in harness.chosen(configs)}
 
 
 def _visited(directory: pathlib.Path) -> tuple[int, int, dict[str, Any]]:
@@ -135,7 +135,7 @@ def visits(directory: pathlib.Path) -> harness.Table:
     known = overlap.documents_read(pipe.sources[source])
     if known is not None:
       document = int(known[document % len(known)])
-    took, found = harness.cpu_s(
+    took, next_visits = harness.cpu_s(
       lambda pipe=pipe, source=source, document=document: list(
         itertools.islice(
           visits_lib.Visits(pipe, source, document).next_visits(step), 10
@@ -148,7 +148,7 @@ def visits(directory: pathlib.Path) -> harness.Table:
         for source in pipe.source_names
       ]
     )
-    before = found[0].exposure - 1 if found else 0
+    before = next_visits[0].exposure - 1 if next_visits else 0
     line = {
       "run": name,
       "read before": f"{before:,}",

@@ -164,8 +164,8 @@ def write_lengths(path: pathlib.Path, num_documents: int) -> None:
     file.write(np.zeros(1, np.int64).tobytes())
     for first in range(0, num_documents, _DRAWN):
       rng = np.random.default_rng((1, first))
-      own = lengths(rng, min(_DRAWN, num_documents - first))
-      ends = end + np.cumsum(own)
+      drawn = lengths(rng, min(_DRAWN, num_documents - first))
+      ends = end + np.cumsum(drawn)
       end = int(ends[-1])
       file.write(ends.tobytes())
 

@@ -67,12 +67,12 @@ def config(name: str, store: str) -> dict[str, Any]:
     return kinds.of_lengths(
       {"a": store}, (16, 32, _SEQ_LEN), _ROWS * _SEQ_LEN, remainder="pad"
     )
-  own = [name if name in _SOURCES else "bin ffd, block"]
+  names = [name if name in _SOURCES else "bin ffd, block"]
   fields = {}
   if name == _MIX:
-    own = ["sequential, block", "bin ffd, block", "bin exact, full"]
-    fields["mix"] = {"weights": dict(zip(own, (3, 2, 1), strict=True))}
-  sources = {n: {"store": store, **_SOURCES[n]} for n in own}
+    names = ["sequential, block", "bin ffd, block", "bin exact, full"]
+    fields["mix"] = {"weights": dict(zip(names, (3, 2, 1), strict=True))}
+  sources = {n: {"store": store, **_SOURCES[n]} for n in names}
   return kinds.of_rows(sources, _SEQ_LEN, _ROWS, **fields)
 
 
@@ -83,16 +83,16 @@ def probe(name: str, store: str, workers: int, batches: int) -> list[int]:
     reader: Any = iterators.make_iterator(data)
   else:
     reader = iter(pipeline.build(data).data_loader(worker_count=workers))
-  found, done = [], 0
+  resident, done = [], 0
   for part in _LOOKS:
     for _ in range(done, batches * part // 100):
       next(reader)
     done = batches * part // 100
     gc.collect()
-    found.append(harness.resident(children=True))
+    resident.append(harness.resident(children=True))
   if hasattr(reader, "close"):
     reader.close()
-  return found
+  return resident
 
 
 def measured(name: str, store: str, workers: int, batches: int) -> harness.Line:
@@ -130,8 +130,9 @@ def memory(directory: pathlib.Path) -> harness.Table:
     )
   lines = []
   for workers, name in itertools.product(_COUNTS.value, names):
-    own = count // _SLOWER if workers else count
-    harness.add_line(lines, measured(name, str(paths[workers]), workers, own))
+    num_batches = count // _SLOWER if workers else count
+    line = measured(name, str(paths[workers]), workers, num_batches)
+    harness.add_line(lines, line)
   title = (
     f"Anonymous memory over batches of {_ROWS} rows of {_SEQ_LEN}, by kind;"
     " workers' memory is added"

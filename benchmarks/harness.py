@@ -165,8 +165,8 @@ def resident(kind: str = "RssAnon", *, children: bool = False) -> int:
   """
   pids = ["self"]
   if children:  # Whatever thread has started them.
-    for own in pathlib.Path("/proc/self/task").glob("*/children"):
-      pids += own.read_text().split()
+    for listing in pathlib.Path("/proc/self/task").glob("*/children"):
+      pids += listing.read_text().split()
   total = 0
   for pid in pids:
     status = pathlib.Path(f"/proc/{pid}/status").read_text()

@@ -56,10 +56,10 @@ def source(
   name: str, rows: Mapping[str, Any] = {}, shuffle: Mapping[str, Any] = {}
 ) -> dict[str, Any]:
   """Returns one of `SOURCES` with other options of its rows and shuffle."""
-  own = SOURCES[name]
+  options = SOURCES[name]
   return {
-    "rows": {**own["rows"], **rows},
-    "shuffle": {**own.get("shuffle", {"kind": "none"}), **shuffle},
+    "rows": {**options["rows"], **rows},
+    "shuffle": {**options.get("shuffle", {"kind": "none"}), **shuffle},
   }
 
 
@@ -74,7 +74,7 @@ def of_rows(
     "seq_len": seq_len,
     "global_batch_size": batch_size,
     "epochs": None,
-    "sources": {name: dict(own) for name, own in sources.items()},
+    "sources": {name: dict(options) for name, options in sources.items()},
     **fields,
   }
 

@@ -66,9 +66,9 @@ def rows(directory: pathlib.Path) -> harness.Table:
     for kind in _ROWS:
       for batch_size in (8, 64):
         pipe = pipeline.build(_config(corpus, kind, batch_size))
-        own = pipe.sources["text"]
-        epoch = max(3, len(own) // (batch_size * _STEPS))
-        full = own.store.num_tokens / (len(own) * _SEQ_LEN)
+        source = pipe.sources["text"]
+        epoch = max(3, len(source) // (batch_size * _STEPS))
+        full = source.store.num_tokens / (len(source) * _SEQ_LEN)
         gather(_STEPS, batch_size)
         raw, took, cpu = harness.beside_gather(
           gather, iter(pipe.data_loader()), _STEPS, batch_size, 2 * epoch

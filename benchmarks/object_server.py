@@ -65,23 +65,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_GET(self) -> None:
     slow = random.random() < _settings["slow_share"]
     time.sleep(_settings["slow_s"] if slow else _settings["delay_s"])
-    found = _object(self.path.partition("?")[0])
-    part, status, headers = found or b"", 200, []
-    if found is None:
+    data = _object(self.path.partition("?")[0])
+    part, status, headers = data or b"", 200, []
+    if data is None:
       part, status = b"<Error><Code>NoSuchKey</Code></Error>", 404
     elif wanted := self.headers.get("Range"):
       low, high = wanted.removeprefix("bytes=").split("-")
       if low:
-        begin, end = int(low), min(int(high or len(found)), len(found) - 1) + 1
+        begin, end = int(low), min(int(high or len(data)), len(data) - 1) + 1
       else:
-        begin, end = max(len(found) - int(high), 0), len(found)
-      part, status = found[begin:end], 206
-      span = f"bytes {begin}-{end - 1}/{len(found)}"
+        begin, end = max(len(data) - int(high), 0), len(data)
+      part, status = data[begin:end], 206
+      span = f"bytes {begin}-{end - 1}/{len(data)}"
       headers = [("Content-Range", span)]
     with _lock:
       _counts["requests"] += 1
       _counts["bytes"] += len(part)
-    self._answer(status, part, found or b"", headers)
+    self._answer(status, part, data or b"", headers)
 
   def _answer(
     self, status: int, body: Any, of: Any = b"", headers: Any = ()

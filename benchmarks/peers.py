@@ -332,30 +332,30 @@ def _speeds_of(run: Run, what: str, rows: int) -> list[harness.Line]:
       logging.info("opened %s, %s", entry.name, kind)
       workers.append((entry, kind, worker, full, []))
     for _ in range(_REPEATS.value):
-      for own in list(workers):
-        entry, kind, worker, full, found = own
+      for running in list(workers):
+        entry, kind, worker, full, speeds = running
         worker.go_on()
         try:
           taken = worker.ask("measure")
         except RuntimeError as error:
           failed(entry, kind, error)
-          workers.remove(own)
+          workers.remove(running)
           worker.__exit__()
           continue
         worker.stop()
         positions = taken["positions"] * full
         ratio = positions / taken["wall"] / taken["gather"]
-        found.append((positions / taken["cpu"] / 1e6, ratio))
+        speeds.append((positions / taken["cpu"] / 1e6, ratio))
   finally:
     for _, _, worker, _, _ in workers:
       worker.__exit__()
   ours = [
-    np.median(np.transpose(found)[0])
-    for entry, _, _, _, found in workers
+    np.median(np.transpose(speeds)[0])
+    for entry, _, _, _, speeds in workers
     if entry.module == "chomp"
   ]
-  for entry, kind, _, _, found in workers:
-    cpu, ratio = np.transpose(found)
+  for entry, kind, _, _, speeds in workers:
+    cpu, ratio = np.transpose(speeds)
     line = {
       "what": kind,
       "loader": entry.name,
@@ -376,7 +376,7 @@ def _speeds_of(run: Run, what: str, rows: int) -> list[harness.Line]:
 
 def _over(ours: Sequence[float], other: float) -> str:
   """Returns how many times as fast ours are, the least and the most."""
-  ratios = [f"{own / other:.1f}" for own in sorted(ours)]
+  ratios = [f"{speed / other:.1f}" for speed in sorted(ours)]
   return " to ".join(dict.fromkeys([*ratios[:1], *ratios[-1:]]))
 
 
@@ -420,7 +420,7 @@ def starts(directory: pathlib.Path) -> harness.Table:
     except RuntimeError as error:
       lines.append({"loader": entry.name, "what": f"{kind} failed: {error}"})
       continue
-    same = {own["digest"] for own in resumed}
+    same = {start["digest"] for start in resumed}
     positions = straight["steps"] * 8 * base.SEQ_LEN
     lines.append(
       {
@@ -440,9 +440,10 @@ def starts(directory: pathlib.Path) -> harness.Table:
   return f"starts: [8, {base.SEQ_LEN}], one source of {total:,} tokens", lines
 
 
-def _median_ms(found: Sequence[Mapping[str, float]]) -> str:
+def _median_ms(starts: Sequence[Mapping[str, float]]) -> str:
   wall, cpu = (
-    statistics.median(own[name] for own in found) for name in ("ms", "cpu_ms")
+    statistics.median(start[name] for start in starts)
+    for name in ("ms", "cpu_ms")
   )
   return f"{wall:.0f} ({cpu:.0f})"
 
@@ -464,12 +465,12 @@ def ranks(directory: pathlib.Path) -> harness.Table:
       sorted(one) == sorted(a + b)
       for one, a, b in zip(alone, *two, strict=True)
     ]
-    found = "yes" if all(same) else f"no ({sum(same)} of {len(same)} steps)"
+    agreement = "yes" if all(same) else f"no ({sum(same)} of {len(same)} steps)"
     lines.append(
       {
         "loader": entry.name,
         "what": kind,
-        "two ranks hold the rows of one, step by step": found,
+        "two ranks hold the rows of one, step by step": agreement,
       }
     )
   lines += run.not_compared("what")
@@ -544,8 +545,8 @@ def plot(path: str, by_rows: Mapping[int, list[harness.Line]]) -> None:
             r" \d[\d.]*$", "", line["loader"]
           )  # Without its version.
           label = "\n".join(filter(None, (*loader.split(", "), order)))
-          own = speeds.setdefault(label, {})
-          own[rows] = float(cpu.replace(",", ""))
+          by_batch_size = speeds.setdefault(label, {})
+          by_batch_size[rows] = float(cpu.replace(",", ""))
     names = sorted(speeds, key=lambda name: max(speeds[name].values()))
     height = 0.8 / max(len(by_rows), 1)
     for i, rows in enumerate(by_rows):

@@ -18,6 +18,7 @@ A minute or two on two CPU cores.
 from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
+import functools
 import pathlib
 import shutil
 import statistics
@@ -141,7 +142,7 @@ def mixes(directory: pathlib.Path) -> harness.Table:
       ]
       source = kinds.source(kind)
       _build(stores, source)  # Indexes lie beside the stores from now on.
-      build = _seconds(lambda stores=stores, own=source: _build(stores, own))
+      build = _seconds(functools.partial(_build, stores, source))
       plans = _plan_ms(_build(stores, source))[20:]
       line = {
         "rows": kind,

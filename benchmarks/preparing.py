@@ -78,16 +78,16 @@ def _write_inputs(folder: pathlib.Path, size: int) -> dict[str, pathlib.Path]:
   with open(lines, "w", encoding="utf-8") as file:
     for i, text in enumerate(texts):
       file.write(json.dumps({"id": f"document {i}", "text": text}) + "\n")
-  found = {"JSON lines": lines}
+  inputs = {"JSON lines": lines}
   if importlib.util.find_spec("pyarrow"):
     import pyarrow as arrow
     from pyarrow import parquet
 
-    found["Parquet"] = folder / "corpus.parquet"
+    inputs["Parquet"] = folder / "corpus.parquet"
     names = [f"document {i}" for i in range(len(texts))]
     table = arrow.table({"id": names, "text": texts})
-    parquet.write_table(table, found["Parquet"], row_group_size=256)
-  return found
+    parquet.write_table(table, inputs["Parquet"], row_group_size=256)
+  return inputs
 
 
 def _make_tokenizers(folder: pathlib.Path) -> dict[str, Any]:
@@ -97,15 +97,15 @@ def _make_tokenizers(folder: pathlib.Path) -> dict[str, Any]:
     total += len(text)
     if total > _TRAIN_BYTES:
       break
-  found = {"byte": tokenizers.TokenizerSpec()}
+  specs = {"byte": tokenizers.TokenizerSpec()}
   file = training.train_bpe(texts, _VOCAB_SIZE)
   path = folder / "tokenizer.json"
   path.write_bytes(file)
-  found["tokenizer.json"] = tokenizers.TokenizerSpec(str(path))
+  specs["tokenizer.json"] = tokenizers.TokenizerSpec(str(path))
   if importlib.util.find_spec("tiktoken"):
     path = folder / "own.tiktoken"
     path.write_bytes(_ranks(file))
-    found["tiktoken"] = tokenizers.TokenizerSpec(str(path), pattern=_PATTERN)
+    specs["tiktoken"] = tokenizers.TokenizerSpec(str(path), pattern=_PATTERN)
   if importlib.util.find_spec("sentencepiece"):
     import sentencepiece
 
@@ -122,8 +122,8 @@ def _make_tokenizers(folder: pathlib.Path) -> dict[str, Any]:
     )
     path = folder / "own.model"
     path.write_bytes(model.getvalue())
-    found["SentencePiece"] = tokenizers.TokenizerSpec(str(path))
-  return found
+    specs["SentencePiece"] = tokenizers.TokenizerSpec(str(path))
+  return specs
 
 
 def _ranks(file: bytes) -> bytes:
@@ -195,12 +195,12 @@ def _measured(
   seconds, overheads = [], []
   for _ in range(_REPEATS.value):
     wall, alone = _seconds([str(_ALONE), asked])
-    found = [_prepare(path, spec, workers, output) for workers in (1, 2)]
-    seconds.append([wall, *(own for own, _ in found)])
-    overheads.append([cpu / alone - 1 for _, cpu in found])
+    prepared = [_prepare(path, spec, workers, output) for workers in (1, 2)]
+    seconds.append([wall, *(wall_s for wall_s, _ in prepared)])
+    overheads.append([cpu / alone - 1 for _, cpu in prepared])
   return (
-    [statistics.median(own) for own in zip(*seconds, strict=True)],
-    [statistics.median(own) for own in zip(*overheads, strict=True)],
+    [statistics.median(repeats) for repeats in zip(*seconds, strict=True)],
+    [statistics.median(repeats) for repeats in zip(*overheads, strict=True)],
   )
 
 
@@ -208,8 +208,8 @@ def preparing(directory: pathlib.Path) -> harness.Table:
   """Prepares every input with every tokenizer."""
   size = 2**20 * harness.small(_MEGABYTES.value, 1)
   lines = []
-  with tempfile.TemporaryDirectory(dir=directory) as kept:
-    folder = pathlib.Path(kept)
+  with tempfile.TemporaryDirectory(dir=directory) as temporary:
+    folder = pathlib.Path(temporary)
     inputs = _write_inputs(folder, size)
     specs = _make_tokenizers(folder)
     for kind, path in inputs.items():
@@ -217,8 +217,8 @@ def preparing(directory: pathlib.Path) -> harness.Table:
         if name not in (_TOKENIZERS.value or specs):
           continue
         seconds, overheads = _measured(kind, path, spec, folder / "out")
-        alone, *ours = (f"{size / own / 1e6:.1f}" for own in seconds)
-        one, two = (f"{100 * own:.0f}%" for own in overheads)
+        alone, *ours = (f"{size / wall_s / 1e6:.1f}" for wall_s in seconds)
+        one, two = (f"{100 * share:.0f}%" for share in overheads)
         lines.append(
           {
             "input": kind,

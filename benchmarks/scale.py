@@ -64,18 +64,18 @@ def packed(directory: pathlib.Path) -> harness.Table:
   index = directory / "packed.index"
   lines = []
 
-  def add(name: str, found: dict[str, float]) -> None:
+  def add(name: str, measured: dict[str, float]) -> None:
     size = sum(file.stat().st_size for file in index.rglob("*.bin"))
     digests.append(_digest(index))
     lines.append(
       {
         "packed": name,
-        "minutes": f"{found['wall'] / 60:.2f}",
-        "CPU min": f"{found['cpu'] / 60:.2f}",
-        "M documents/s": f"{documents / found['wall'] / 1e6:.1f}",
+        "minutes": f"{measured['wall'] / 60:.2f}",
+        "CPU min": f"{measured['cpu'] / 60:.2f}",
+        "M documents/s": f"{documents / measured['wall'] / 1e6:.1f}",
         "bytes": f"{size:,}",
         "B/document": f"{size / documents:.2f}",
-        "peak MB": f"{found['peak'] / 2**20:.0f}",
+        "peak MB": f"{measured['peak'] / 2**20:.0f}",
         "the same bytes": "yes" if digests[-1] == digests[0] else "NO",
       }
     )
@@ -85,19 +85,19 @@ def packed(directory: pathlib.Path) -> harness.Table:
     corpora.write_lengths(path / corpora.FILE, documents)
     for cores in (1, len(os.sched_getaffinity(0))):
       shutil.rmtree(index, ignore_errors=True)
-      found = harness.probed("pack", str(path), cores)
-      add(f"on {cores} cores", found)
-    whole = found["wall"]
+      measured = harness.probed("pack", str(path), cores)
+      add(f"on {cores} cores", measured)
+    whole = measured["wall"]
     shutil.rmtree(index)
     harness.probed("pack", str(path), cores, kill_after=0.5 * whole)
-    found = harness.probed("pack", str(path), cores)
-    add(f"killed after {whole / 2:.0f} s, and then", found)
-    found = harness.probed("pack", str(path), cores)
+    measured = harness.probed("pack", str(path), cores)
+    add(f"killed after {whole / 2:.0f} s, and then", measured)
+    measured = harness.probed("pack", str(path), cores)
     lines.append(
       {
-        "packed": f"opened again: {found['open']:.2g} s, a plan of {_ROWS} rows"
-        f" {1e3 * found['plan']:.2g} ms",
-        "peak MB": f"{found['peak'] / 2**20:.0f}",
+        "packed": f"opened again: {measured['open']:.2g} s, a plan of {_ROWS}"
+        f" rows {1e3 * measured['plan']:.2g} ms",
+        "peak MB": f"{measured['peak'] / 2**20:.0f}",
       }
     )
   finally:
@@ -168,28 +168,28 @@ def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
     "bin exact, block" if figure == "exact" else "sequential, block"
   )
   store_kinds.STORE_KINDS["lengths"] = store_kinds.StoreKind(
-    lambda own, cache_bytes: corpora.LengthsStore(
-      own, drawn, int(pathlib.Path(own).name), per_store // drawn
+    lambda store_path, cache_bytes: corpora.LengthsStore(
+      store_path, drawn, int(pathlib.Path(store_path).name), per_store // drawn
     ),
-    lambda own: own.parent == path,
+    lambda store_path: store_path.parent == path,
   )
   data = _config(path, 16, source)
   build, pipe = harness.cpu_s(lambda: pipeline.build(data))
   far = 10**6
-  found = {"build": build, "plan": harness.cpu_s(lambda: pipe.plan(far))[0]}
+  measured = {"build": build, "plan": harness.cpu_s(lambda: pipe.plan(far))[0]}
   packs = _PACKED_BYTES * documents if figure == "exact" else 0
   if shutil.disk_usage(path).free > packs + 2**30:
-    found["state"] = harness.cpu_s(lambda: pipe.accounts.record(far))[0]
-  return {**found, "anonymous": harness.resident()}
+    measured["state"] = harness.cpu_s(lambda: pipe.accounts.record(far))[0]
+  return {**measured, "anonymous": harness.resident()}
 
 
 def _digest(index: pathlib.Path) -> str:
   """Returns the SHA-256 of the arrays of an index."""
-  found = hashlib.sha256()
+  digest = hashlib.sha256()
   for file in sorted(index.rglob("*.bin")):
     with open(file, "rb") as opened:
-      found.update(hashlib.file_digest(opened, "sha256").digest())
-  return found.hexdigest()
+      digest.update(hashlib.file_digest(opened, "sha256").digest())
+  return digest.hexdigest()
 
 
 def _config(

@@ -42,8 +42,8 @@ def config(name: str, store: str) -> dict[str, Any]:
     return kinds.of_rows(sources, _SEQ_LEN, _BATCH)
   three = ("sequential, block", "bin ffd, block", "bin exact, block")
   sources = {
-    f"s{i}": {"store": store, **kinds.source(own)}
-    for i, own in enumerate(three)
+    f"s{i}": {"store": store, **kinds.source(kind)}
+    for i, kind in enumerate(three)
   }
   weights = {"s0": 0.5, "s1": 0.3, "s2": 0.2}
   mix = {"kind": "weighted", "unit": "tokens", "weights": weights}
@@ -54,7 +54,7 @@ def measured(name: str, data: dict[str, Any]) -> harness.Line:
   """Returns a line of the table."""
   pipeline.build(data)  # Side indexes are there from then on.
   pipe = pipeline.build(data)
-  rows = sum(len(own) for own in pipe.sources.values())
+  rows = sum(len(source) for source in pipe.sources.values())
   batches, times = iter(pipe.data_loader()), []
   for _ in range(min(_EPOCHS * rows // _BATCH + 2, _MOST_STEPS)):
     began = time.thread_time()

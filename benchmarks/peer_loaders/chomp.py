@@ -92,5 +92,5 @@ class Loader(base.GrainLoader):
     super().__init__(setting)
     pipe = chomp_data.build(_config(setting))
     rows = np.arange(setting.local_rows) + setting.rank * setting.local_rows
-    own = None if setting.ranks == 1 else rows
-    self._iterator = iter(pipe.data_loader(own))
+    local_rows = None if setting.ranks == 1 else rows
+    self._iterator = iter(pipe.data_loader(local_rows))

@@ -26,8 +26,8 @@ class Loader(base.Loader):
     rng = np.random.default_rng(0)
     while True:
       index = rng.integers(0, len(big), size=(100, self.setting.batch_size))
-      for own in index:
-        yield {"tokens": big[own].astype(np.int32)}
+      for places in index:
+        yield {"tokens": big[places].astype(np.int32)}
 
   def state(self) -> Any:
     """There is none."""

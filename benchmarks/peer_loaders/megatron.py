@@ -91,18 +91,19 @@ class Loader(base.Loader):
 
   def epoch(self) -> Iterator[base.Batch]:
     """Goes through the samples in the dataset's order."""
-    size, own = self.setting.batch_size, self.setting.local_rows
+    size, local_rows = self.setting.batch_size, self.setting.local_rows
+    begin = self.setting.rank * local_rows
     first = self._consumed
     batches = [
-      range(at + self.setting.rank * own, at + (self.setting.rank + 1) * own)
+      range(at + begin, at + begin + local_rows)
       for at in range(first, len(self._dataset) - size + 1, size)
     ]
     loader = torch.utils.data.DataLoader(self._dataset, batch_sampler=batches)
     for batch in loader:
       self._consumed += size
-      found = {name: value.numpy() for name, value in batch.items()}
-      found["tokens"] = found["tokens"].astype(np.int32)
-      yield found
+      fields = {name: value.numpy() for name, value in batch.items()}
+      fields["tokens"] = fields["tokens"].astype(np.int32)
+      yield fields
     self._consumed = 0
 
   def state(self) -> Any:

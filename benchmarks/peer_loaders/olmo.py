@@ -104,13 +104,13 @@ class Loader(base.Loader):
       self._loader.reshuffle()
     self._restored = False
     for batch in self._loader:
-      found = {
+      fields = {
         name: value.numpy()
         for name, value in batch.items()
         if hasattr(value, "numpy")
       }
-      found["tokens"] = found.pop("input_ids").astype(np.int32)
-      yield found
+      fields["tokens"] = fields.pop("input_ids").astype(np.int32)
+      yield fields
     self._loader.reset()
 
   def state(self) -> Any:

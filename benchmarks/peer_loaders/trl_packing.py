@@ -119,12 +119,12 @@ class Loader(base.Loader):
     self._step, self._skip = self._skip, 0
     for batch in loader:
       self._step += 1
-      found = {
+      fields = {
         name: value.numpy() if torch.is_tensor(value) else np.asarray(value)
         for name, value in batch.items()
       }
-      found["tokens"] = found.pop("input_ids").astype(np.int32)
-      yield found
+      fields["tokens"] = fields.pop("input_ids").astype(np.int32)
+      yield fields
 
   def state(self) -> Any:
     """Returns the step, as TRL's trainer does."""

@@ -191,17 +191,17 @@ class Worker:
       of the loader, whose threads may work during the gather, too.
     """
     if self._gather is None:
-      own = base.Setting(
+      setting = base.Setting(
         self._setting.directory, "one source", self._setting.batch_size
       )
-      self._gather = gather.Loader(own)
+      self._gather = gather.Loader(setting)
     began_cpu = cpu_seconds()
-    began_own, began = time.thread_time(), time.perf_counter()
+    began_thread, began = time.thread_time(), time.perf_counter()
     gathers = 0
     while (gathered := time.perf_counter() - began) < _GATHERED:
       next(self._gather)
       gathers += 1
-    gather_cpu = time.thread_time() - began_own
+    gather_cpu = time.thread_time() - began_thread
     began = time.perf_counter()
     for _ in range(self._steps):
       next(self._loader)
@@ -243,11 +243,11 @@ def main() -> None:
     # As torch does in its workers: threads cost more than they give here.
     sys.modules["torch"].set_num_threads(1)
   worker = Worker(module)
-  own = {
+  description = {
     "version": importlib.metadata.version(module.DISTRIBUTION),
     "kinds": module.KINDS,
   }
-  print(json.dumps(own), file=replies, flush=True)
+  print(json.dumps(description), file=replies, flush=True)
   for line in sys.stdin:
     command, arguments = json.loads(line)
     try:
