@@ -271,7 +271,7 @@ def test_a_run_restores_at_every_step(data, pipe):
       again.set_state(states[step])
       assert again.step == step
       same(next(again), wanted[step])
-    for step in order:
+    for step in order[::3]:
       again.seek(step)
       same(next(again), wanted[step])
     again.set_state(states[1])

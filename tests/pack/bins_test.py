@@ -115,26 +115,6 @@ def test_long_documents_by_policy(make_store):
     assert ("tokens lost" in source.describe()) == (lost > 0)
 
 
-def test_a_truncated_document_has_no_eos_and_no_label_after_its_end(make_store):
-  store = make_store(packed.documents_of([4]))
-  for policy, tokens, following in (
-    ("cut", [[BOS, 3, 4, 5], [6, EOS, PAD, PAD]], [6, PAD]),
-    ("truncate", [[BOS, 3, 4, 5]], [PAD]),
-  ):
-    source = make(
-      store,
-      4,
-      add_bos=True,
-      add_eos=True,
-      long_documents=policy,
-      shuffle_rows=False,
-    )
-    batch = packed.read(source, np.arange(len(source)))
-    assert batch["tokens"].tolist() == tokens
-    assert batch["next_token"].tolist() == following
-    assert batch["loss_mask"][0].tolist() == [1, 1, 1, policy == "cut"]
-
-
 def test_windows_of_nothing_have_no_row(make_store):
   store = make_store([[], [], *packed.documents_of([3, 2]), [], [], *[[7, 8]]])
   for algorithm in ("ffd", "exact"):

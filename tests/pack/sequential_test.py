@@ -83,13 +83,6 @@ def test_added_tokens_make_no_document_of_an_empty_one(make_store):
   assert "3 empty, skipped" in source.describe()
 
 
-def test_without_lookahead_the_last_column_is_not_trained_on(make_store):
-  source = make(make_store(ABC), 4)
-  batch = source.read(source.plan(np.arange(3)))
-  assert set(batch) == {"tokens", "segment_ids", "positions", "loss_mask"}
-  assert not batch["loss_mask"][:, -1].any()
-
-
 def test_the_tail_is_padded_or_dropped(make_store):
   store = make_store(ABC)
   assert len(make(store, 4, tail="pad")) == 3

@@ -14,9 +14,7 @@ import pytest
 
 import chomp_data
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.audit import overlap
-from chomp_data.commands import stores as store_commands
 from chomp_data.index import hashing
 from chomp_data.loading import state as state_lib
 from chomp_data.phased import simulated_epochs
@@ -195,29 +193,6 @@ def test_smaller_runs_select_subsets(paths):
     assert before <= documents
     before = documents
   assert before == set(np.flatnonzero(lengths_of("a")).tolist())
-
-
-def test_a_split_has_a_selection_of_its_own(paths, tmp_path):
-  """Of its own tokens: it is a store like any other."""
-  rest, held = tmp_path / "rest", tmp_path / "held"
-  with pytest.raises(SystemExit, match="0"):
-    store_commands.main(
-      [
-        *("split", paths["a"], f"--output={rest}", f"--held_out={held}"),
-        "--fraction=0.4",
-      ]
-    )
-  for path in (rest, held):
-    lengths = np.concatenate(
-      [n for _, n in stores.open_store(path).iter_lengths()]
-    )
-    selected = reference.select_documents(
-      lengths, hashes_of("a", len(lengths)), 10, 4
-    )
-    pipe = chomp_data.build(config({"a": source(str(path))}, (10, 4)))
-    assert documents_read(pipe, "a") == {
-      d for d, is_in in enumerate(selected) if is_in and lengths[d]
-    }
 
 
 def test_all_tokens_are_the_run_without_a_selection(tmp_path):

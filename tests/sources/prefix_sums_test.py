@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
@@ -188,16 +187,6 @@ def test_rows_without_an_end_go_on_through_all_epochs(corpora):
   assert sums.rows_below(far * tokens) == row
 
 
-def test_units_are_those_of_the_order_and_not_of_the_store(make_store):
-  """A short last row counts where the shuffle puts it."""
-  store = make_store([list(range(3, 3 + 16 * 9 + 5))])
-  source = shuffled(sequential(store), {"kind": "full"})
-  at = source.order(np.arange(10)).tolist().index(9)
-  assert at < 9
-  sums = prefix_sums.SourceUnits(source, "tokens", 1).before(np.arange(11))
-  assert np.diff(sums).tolist() == [5 if i == at else 16 for i in range(10)]
-
-
 @dataclasses.dataclass
 class Counted:
   """Passes everything on, and counts the rows that are planned."""
@@ -353,29 +342,6 @@ def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
   assert not sums.is_long()
   # Short passes are part of a mix's summary all the same.
   assert "plans all 40 rows of each epoch once" in sums.planned()
-
-
-def test_units_of_a_plan_count_each_row_by_itself():
-  spans = spans_lib.Spans(
-    num_rows=4,
-    row=np.asarray([0, 0, 2]),
-    source=np.zeros(3, np.int32),
-    document=np.arange(3),
-    start=np.zeros(3, np.int64),
-    offset=np.zeros(3, np.int64),
-    length=np.asarray([5, 1, 3]),
-    column=np.asarray([0, 5, 0]),
-    segment=np.ones(3, np.int32),
-  )
-  found = {
-    u: mix_units.planned_units(spans, u).tolist()
-    for u in mix_units.of_kind("rows")
-  }
-  assert found == {
-    "tokens": [6, 0, 3, 0],
-    "loss_tokens": [4, 0, 2, 0],
-    "rows": [1, 1, 1, 1],
-  }
 
 
 def test_sums_at_edges_say_about_where_a_row_is_and_look_at_none(
