@@ -37,7 +37,8 @@ class Memo:
     """
     self.most = most
     self._entries: dict[Hashable, tuple[Any, int]] = {}
-    self._weighed = False
+    # At most this is their weight: what was counted, and all that came since.
+    self._bound = 0
 
   def __reduce__(self) -> tuple[Any, ...]:
     return Memo, (self.most,)
@@ -76,15 +77,21 @@ class Memo:
       value: Its value.
       weight: Its weight.
     """
-    self._weighed |= weight != 1
     self._entries.pop(key, None)
     self._entries[key] = (value, weight)
-    total = self.weight if self._weighed else len(self._entries)
+    self._bound += weight
+    if self._bound <= self.most:
+      return
+    total = self.weight
+    # Many light values: a quarter goes at once, so that counting is rare.
+    most = self.most if len(self) < 128 else self.most * 3 // 4
+    most = max(most, min(weight, self.most))
     for oldest in list(self._entries) if total > self.most else ():
-      if total <= self.most:
+      if total <= most:
         break
       dropped = self._entries.pop(oldest, None)
       total -= 0 if dropped is None else dropped[1]
+    self._bound = total
 
 
 def remembered(most: int) -> Callable[[Callable[..., Any]], Any]:

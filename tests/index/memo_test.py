@@ -45,3 +45,24 @@ def test_a_dropped_object_is_not_kept_alive():
   del squares
   gc.collect()
   assert gone() is None
+
+
+def test_weights_are_counted_seldom_and_bound_the_cache():
+  cache = memo.Memo(3_000)
+  for key in range(5_000):
+    cache.put(key, key, weight=1 + key % 5)
+    assert cache.weight <= 3_000
+    assert cache.get(key) == key
+  assert 500 < len(cache) < 1_000
+  cache.put(4_999, "heavier", weight=2_900)
+  assert cache.weight <= 3_000
+  assert cache.get(4_999) == "heavier"
+
+
+def test_a_value_that_replaces_another_counts_once():
+  cache = memo.Memo(10)
+  for _ in range(100):
+    cache.put("a", 1, weight=4)
+    cache.put("b", 2, weight=6)
+  assert cache.weight == 10
+  assert (cache.get("a"), cache.get("b")) == (1, 2)
