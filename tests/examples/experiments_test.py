@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
     (
       "shuffle_ablation",
       (
-        "--seeds=1", "--source_bytes=200000", "--read_steps=4",
+        "--seeds=1", "--source_bytes=50000", "--read_steps=4",
         "--arms=full,block 8",
       ),
       ("parameters, ",),

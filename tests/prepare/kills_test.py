@@ -63,7 +63,8 @@ def test_a_run_killed_at_any_change_of_the_disk_goes_on(
   wanted = run_test.digest(clean.path)
   other = {"exclude": ("a*",)} if overwrite else {}
   published = 0
-  for nth in itertools.count():
+  # Each third change where a store is replaced: the others differ in nothing.
+  for nth in itertools.count(0, 3 if overwrite else 1):
     if overwrite:
       before, _ = run.prepare(
         options_of(tmp_path, "out", **other, overwrite=True)
@@ -90,7 +91,7 @@ def test_a_run_killed_at_any_change_of_the_disk_goes_on(
           pathlib.Path(folder, name).unlink()
         pathlib.Path(folder).rmdir()
   assert nth > 40
-  assert published > 3, "no kill came after the store was published"
+  assert published > 1, "no kill came after the store was published"
 
 
 _RUN = """
