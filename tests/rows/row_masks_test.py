@@ -1,11 +1,26 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Masks and positions of segments, against loops and by example."""
+"""Masks and positions of segments by example."""
 
 import numpy as np
 import pytest
 
 from chomp_data.rows import row_masks
+
+
+@pytest.mark.parametrize(
+  ("function", "wanted"),
+  [
+    (row_masks.successor_mask, [1, 1, 0, 1, 0, 0, 0, 0]),
+    (row_masks.crossing_mask, [0, 0, 1, 0, 0, 0, 0, 0]),
+    (row_masks.segment_starts, [1, 0, 0, 1, 0, 1, 0, 1]),
+    (row_masks.segment_positions, [0, 1, 2, 0, 1, 0, 1, 0]),
+  ],
+)
+def test_the_example_of_every_function(function, wanted):
+  segment_ids = np.asarray([1, 1, 1, 2, 2, 0, 0, 3], np.uint8)
+  assert function(segment_ids).tolist() == wanted
+  assert function(np.stack([segment_ids] * 2)).tolist() == [wanted] * 2
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
