@@ -60,6 +60,13 @@ def test_token_before_document_stands_left_of_a_shifted_document(
   assert grid.tolist() == [tokens]
 
 
+def test_positions_begin_anew_in_every_row():
+  layout = row_layout.RowLayout(5, 9, False, None, "segment")
+  fields = row_layout.span_fields(plan([[(0, 2, 1)], [(2, 3, 1)]]), layout)
+  assert fields["segment_ids"].tolist() == [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]
+  assert fields["positions"].tolist() == [[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]]
+
+
 def test_copies_that_follow_each_other_are_joined():
   start, length, position = row_layout.joined_copies(
     np.asarray([5, 8, 20, 24, 30]),
