@@ -27,6 +27,7 @@ from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
 from chomp_data.loading import batches
+from chomp_data.loading import step_records
 from chomp_data.plans import balance
 from chomp_data.rows import spans as spans_lib
 from tests.audit import document_lists_test
@@ -255,7 +256,21 @@ def test_files_and_memory_that_a_batch_leaves_are_counted(root, monkeypatch):
 # Where a run is stopped, moved and cut.
 
 
-def test_a_run_restores_at_every_step(data, pipe):
+@pytest.fixture
+def records(monkeypatch):
+  """Makes records hold all the steps that they can; returns those read."""
+  read, steps_read = batches.BatchSource.read, []
+
+  def noted(self, steps):
+    steps_read.append(steps)
+    return read(self, steps)
+
+  monkeypatch.setattr(batches.BatchSource, "read", noted)
+  monkeypatch.setattr(step_records, "RECORD_S", 1e9)
+  return steps_read
+
+
+def test_a_run_restores_at_every_step(data, pipe, records):
   """By a state and by a number, and again from there on."""
   count = runs.last_of(pipe, runs.FIRST)
   wanted = [on_devices(pipe, step) for step in range(count)]
@@ -282,6 +297,37 @@ def test_a_run_restores_at_every_step(data, pipe):
     again.set_state(second)
     for step in range(count // 2, count):
       same(next(again), wanted[step])
+  # Steps of buckets are read alone, and so are those of a very short run.
+  if pipe.run_options.kind == "rows" and count > 3:
+    assert max(map(len, records)) > 1
+
+
+class _Noise(grain.transforms.RandomMap):
+  """Adds a number of the generator of a step."""
+
+  def random_map(self, element, rng):
+    rows = len(next(iter(element.values())))
+    return {**element, "noise": rng.integers(2**31, size=rows, dtype=np.int32)}
+
+
+@pytest.mark.parametrize("name", ["edits_of_mix"])
+def test_random_transforms_are_those_of_single_steps(
+  pipe, records, monkeypatch
+):
+  def read(step=0):
+    with chomp_data.make_iterator(
+      pipe, operations=[_Noise()], step=step
+    ) as iterator:
+      return [*map(jax.device_get, itertools.islice(iterator, runs.FIRST))]
+
+  together = {step: read(step) for step in (0, 5)}
+  assert max(map(len, records)) > 1
+  monkeypatch.setattr(step_records, "RECORD_S", 0)
+  records.clear()
+  for step, several in together.items():
+    for batch, wanted in zip(several, read(step), strict=True):
+      same(batch, wanted)
+  assert max(map(len, records)) == 1
 
 
 def test_a_state_holds_what_the_plan_says_of_its_step(pipe):

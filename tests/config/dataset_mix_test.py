@@ -15,6 +15,13 @@ def parsed(text):
   return [(e.path, e.weight, e.alias) for e in dataset_mix.parse(text)]
 
 
+def test_the_seeds_mix():
+  assert parsed("pathA:0.9 pathB:0.1") == [
+    ("pathA", "0.9", "pathA"),
+    ("pathB", "0.1", "pathB"),
+  ]
+
+
 PATHS = st.from_regex(
   r"((gs|s3|file)://)?[a-z0-9_.:-]{0,6}(/[a-z0-9_.-]{1,6}){1,3}", fullmatch=True
 )
@@ -56,8 +63,6 @@ def test_sources_without_an_alias_have_names_of_their_own(entries):
 @pytest.mark.parametrize(
   ("text", "entries"),
   [
-    ("pathA:0.9 pathB:0.1",
-     [("pathA", "0.9", "pathA"), ("pathB", "0.1", "pathB")]),
     # The last colon splits, and the last part names.
     ("gs://bucket/corpus:0.9", [("gs://bucket/corpus", "0.9", "corpus")]),
     ("gs://host:80/corpus:1", [("gs://host:80/corpus", "1", "corpus")]),

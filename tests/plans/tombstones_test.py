@@ -8,6 +8,8 @@ gone of, by the text of the docs: it knows spans, and no intervals.
 
 import json
 
+import grain
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +17,8 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import state as state_lib
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import training
 from chomp_data.testing import stores as testing_stores
 from tests.plans import conftest
 from tests.sources import labelled
@@ -348,6 +352,91 @@ def test_a_state_whose_counts_were_altered_is_refused(corpora, tmp_path):
     next(again)
     with pytest.raises(state_lib.StateError, match=r"accounts\.b\.tokens"):
       again.saving()()
+
+
+class Masked(grain.transforms.Map):
+  """Takes documents out by hand, where a source has rows of one document."""
+
+  fingerprint = None
+
+  def __init__(self, documents):
+    self.documents = documents
+
+  def map(self, element):
+    out = dict(element)
+    lost = np.zeros(element["tokens"].shape, np.bool_)
+    for slot in range(element["document_id"].shape[1]):
+      own = np.isin(element["document_id"][:, slot], self.documents)
+      lost |= own[:, None] & (element["segment_ids"] == slot + 1)
+    out["tokens"] = np.where(lost, 0, element["tokens"])
+    out["segment_ids"] = np.where(lost, 0, element["segment_ids"])
+    out["loss_mask"] = element["loss_mask"] & ~lost
+    out["document_id"] = np.where(
+      np.isin(element["document_id"], self.documents),
+      -1,
+      element["document_id"],
+    )
+    return out
+
+
+@pytest.mark.slow
+def test_training_goes_on_as_if_tokens_were_masked_by_hand(corpora, tmp_path):
+  """From the checkpoint before: parameters are equal, bit for bit."""
+  documents, first, last = [3, 7, 11, 12, 20, 31], 4, 9
+  data = run_of(corpora, "ffd", lookahead=False, mask_boundary_loss=True)
+  trainer = training.Trainer(
+    decoder_lib.DecoderConfig(
+      vocab_size=256,
+      max_positions=SEQ_LEN,
+      d_model=8,
+      num_layers=1,
+      num_heads=2,
+      mlp_dim=16,
+    ),
+    training.OptimizerOptions(warmup_steps=2, learning_rate=1e-2),
+    num_steps=last,
+    mesh=jax.sharding.Mesh(np.asarray(jax.devices()[:1]), ("data",)),
+  )
+  entries = [("b", document, None, None) for document in documents]
+  file = written(tmp_path / "gone.jsonl", entries)
+  edited = {**data, "tombstones": ((first, file),)}
+
+  def trained(state, it, steps):
+    told = 0
+    for _ in range(steps):
+      state, metrics = trainer.step(state, next(it))
+      told += int(metrics["tokens"])
+    return state, told
+
+  it = iterators.make_iterator(data, trainer.batch_sharding)
+  start, _ = trained(trainer.init(0), it, first)
+  # Steps take the memory of the state that they are given.
+  start, saved = jax.device_get(start), it.get_state()
+  ends = []
+  for config, operations in (
+    (edited, []),
+    (data, [Masked(documents)]),
+    (data, []),
+  ):
+    own = iterators.make_iterator(
+      config, trainer.batch_sharding, operations=operations
+    )
+    own.set_state(saved, allow_changes=("operations",))
+    state = jax.device_put(
+      start, jax.tree.map(lambda x: x.sharding, trainer.init(0))
+    )
+    state, told = trained(state, own, last - first)
+    ends.append((jax.tree.leaves(jax.device_get(state)), told))
+    own.close()
+  it.close()
+  (gone, count), (masked, by_hand), (plain, _) = ends
+  assert count == by_hand
+  assert all(np.array_equal(a, b) for a, b in zip(gone, masked, strict=True))
+  assert not all(np.array_equal(a, b) for a, b in zip(gone, plain, strict=True))
+  # And the trainer's own count is that of the accounts.
+  accounts = pipeline.build(edited).accounts
+  trained_tokens = [accounts.at(at)["b"].loss_tokens for at in (first, last)]
+  assert trained_tokens[1] - trained_tokens[0] == count
 
 
 def test_what_is_gone_is_told_by_content(corpora, tmp_path):

@@ -7,6 +7,7 @@ import itertools
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
+import pytest
 
 from chomp_data.splice import pair_space
 from chomp_data.splice import pairs as pairs_lib
@@ -97,6 +98,13 @@ def test_seed_000_whole_document_splice_lets_the_frame_cut():
     5,
   )
   assert pairs == [(0, 0, 5), (0, 1, 4), (0, 2, 3), (0, 3, 2)]
+
+
+@pytest.mark.parametrize("domain", pair_space.OFFSET_DOMAINS)
+def test_seed_000_six_pair_list_is_in_every_domain(domain):
+  wanted = {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)}
+  pairs = {(t, s) for t, s, _ in listed(space(offset_domain=domain), 5)}
+  assert wanted <= pairs
 
 
 def test_seed_000_base_pairs_of_coverage_balanced():

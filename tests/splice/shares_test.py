@@ -71,6 +71,13 @@ def test_quotas_sum_to_the_total_and_are_within_one_of_their_share(
   assert not up or not down or max(down) <= min(up)
 
 
+def test_document_weights_multiply_the_temperature():
+  weights, member = shares_lib.temperature_weights(
+    np.array([10, 10, 10]), 0.7, {1: Fraction(1, 2), 2: Fraction(2)}
+  )
+  assert shares_lib.largest_remainder(weights, 7, member).tolist() == [2, 1, 4]
+
+
 @hypothesis.given(
   lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
   total=st.integers(0, 1000),

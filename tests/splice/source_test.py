@@ -147,6 +147,26 @@ def test_seed_000_worked_example_by_document(make):
   assert got["document_id"].tolist() == [[1], [1]]
 
 
+def test_seed_000_worked_example_base_pairs_by_enumerate(make):
+  source = make(
+    LETTERS,
+    multi(content_length=4, balance_mode="enumerate", adaptive_k=False),
+    8,
+  )
+  assert triples(source) == [
+      (0, 0, 4), (0, 1, 4), (0, 2, 4), (0, 3, 4), (1, 0, 4), (1, 1, 4)
+  ]  # fmt: skip
+
+
+def test_seed_000_by_coverage_gives_59_29_12_percent(make):
+  documents = [np.arange(n) % 90 for n in (10_000, 5_000, 2_000)]
+  options = multi(content_length=64, balance_mode="by_coverage")
+  source = make(documents, options, 64)
+  share = source.quotas() / len(source)
+  assert np.round(share, 2).tolist() == [0.59, 0.29, 0.12]
+  assert len(source) == sum(n - 64 + 1 for n in (10_000, 5_000, 2_000))
+
+
 def test_seed_000_by_document_gives_a_third_each(make):
   documents = [np.arange(n) % 90 for n in (1_000, 500, 200)]
   options = multi(content_length=64, balance_mode="by_document")
