@@ -8,6 +8,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.audit import coverage as coverage_lib
 from chomp_data.audit import steps as steps_lib
+from chomp_data.plans import ledger
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [60, 35, 90, 8]
@@ -78,6 +79,24 @@ def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
   ]
   assert found.columns.tolist() == [len(columns[d]) for d in documents]
   assert found.length.tolist() == [LENGTHS[d] for d in documents]
+
+
+def test_blocks_of_steps_grow_also_after_a_short_group(pipe, monkeypatch):
+  groups, asked = ledger.groups, []
+
+  def cut(plan, first, last, rows):
+    """Groups that end before every seventh step."""
+    asked.append(rows)
+    return groups(plan, first, min(last, first - first % 7 + 7), rows)
+
+  monkeypatch.setattr(ledger, "groups", cut)
+  monkeypatch.setattr(steps_lib, "BLOCK_ROWS", 100)
+  run = pipe()
+  blocks = [steps for steps, _ in steps_lib.walk(run, 0, run.num_steps)]
+  assert [i for steps in blocks for i in steps] == list(range(run.num_steps))
+  assert len(blocks) > 3
+  # Steps of 4 rows.
+  assert asked == [1, 16, 64, *[100] * (len(blocks) - 3)]
 
 
 def test_the_report_names_documents_by_id(pipe):

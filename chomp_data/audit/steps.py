@@ -121,7 +121,7 @@ def walk(
     spans = spans_of(pipe, first, len(steps))
     yield steps, spans
     first = steps.stop
-    block_rows = min(_GROWTH * spans.num_rows, BLOCK_ROWS)
+    block_rows = min(_GROWTH * max(block_rows, spans.num_rows), BLOCK_ROWS)
 
 
 def first_difference(
