@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import ctypes
 import dataclasses
 import functools
+import itertools
 import mmap
 import os
 import pickle
@@ -69,7 +70,7 @@ class WorkerMemory:
       worker_count: Processes that write to it.
       num_counts: How many counts each tells of what it has read.
     """
-    self._num_started = 0
+    self._places = itertools.count()
     self._count = worker_count
     self._describe(num_counts)
     self._descriptor, self._path, close = _new_file()
@@ -94,14 +95,12 @@ class WorkerMemory:
 
   def __getstate__(self) -> dict[str, Any]:
     # Grain pickles a loader once for each worker: each gets its own place.
-    place = self._num_started % self._count
-    self._num_started += 1
     return {
       "count": self._count,
       "num_counts": self._num_counts,
       "path": self._path,
       "file": _identity(self._descriptor),
-      "place": place,
+      "place": next(self._places) % self._count,
     }
 
   def __setstate__(self, state: dict[str, Any]) -> None:
@@ -130,10 +129,6 @@ class WorkerMemory:
   def processes(self) -> list[int]:
     """Returns the processes of workers that have begun."""
     return [row[0] for row in self._rows() if row[0]]
-
-  def num_started(self) -> int:
-    """Returns how many workers were started, whether they have begun or not."""
-    return self._num_started
 
   def num_absent(self) -> int:
     """Returns how many workers have not begun."""

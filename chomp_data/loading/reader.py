@@ -211,31 +211,29 @@ class Reader:
 
   def _died(self, step: int) -> InputError:
     """Returns the error of workers that have ended."""
-    dead, before = self._dead(), f"before step {step}"
+    dead = self._dead()
+    numbers = [worker.pid for worker in dead] or self._forgotten()
+    who = f"before step {step} loader worker {', '.join(map(str, numbers))}"
     if not dead:
       return InputError(
-        f"{before} a loader worker ended as it began. See its log above; resume"
-        " from a checkpoint."
+        f"{who} has ended. See its log above; resume from a checkpoint."
       )
-    numbers = ", ".join(str(worker.pid) for worker in dead)
     codes = [worker.exitcode or 0 for worker in dead]
-    return InputError(workers.died(f"{before} loader worker {numbers}", codes))
+    return InputError(workers.died(who, codes))
 
   def _num_lost(self) -> int:
-    """Returns how many of this reader's processes have ended.
+    """Returns how many of this reader's processes have ended."""
+    return len(self._dead()) + len(self._forgotten())
 
-    Python forgets a process that ends before it is listed here. It is missing
-    among those that live, where no other reader is starting workers.
+  def _forgotten(self) -> list[int]:
+    """Returns the numbers of processes that ended before they were listed here.
+
+    Python forgets those. One that has not said its number may still start,
+    which takes as long as its imports: it is not among them.
     """
-    num_dead = len(self._dead())
-    if self._memory is None:
-      return num_dead
-    alive = [
-      child
-      for number, child in self._children.items()
-      if (number in self._workers or child not in _known) and child.is_alive()
-    ]
-    return max(num_dead, self._memory.num_started() - len(alive))
+    begun = [] if self._memory is None else self._memory.processes()
+    self._known_workers()
+    return [number for number in begun if number not in self._workers]
 
   def _dead(self) -> list[Any]:
     """Returns this reader's processes that have ended."""

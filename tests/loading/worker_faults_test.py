@@ -24,6 +24,7 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import handover
+from chomp_data.loading import reader
 from chomp_data.loading import reads
 from chomp_data.loading import workers
 from chomp_data.pack import packing
@@ -141,21 +142,14 @@ def test_a_worker_that_ends_by_itself_is_named_with_its_exit_code(data, how):
   assert "`config.data.worker_count` = 0" in told
 
 
-def end_in_a_worker():
-  if multiprocessing.parent_process() is not None:
-    os._exit(0)
-  return EndingAtOnce()
-
-
 class EndingAtOnce(grain.transforms.Map):
   """Ends a worker as it begins, with the exit code that Grain ignores."""
 
   fingerprint = None
 
-  def __reduce__(self):
-    return end_in_a_worker, ()
-
   def map(self, element):
+    if multiprocessing.parent_process() is not None:
+      os._exit(0)
     return element
 
 
@@ -174,9 +168,38 @@ def test_a_worker_that_ended_before_its_batches_were_asked_for_is_an_error(
     (worker,) = started
     assert worker.exitcode == 0
     began = time.monotonic()
-    with pytest.raises(feed.InputError, match="worker ended as it began"):
+    with pytest.raises(feed.InputError, match=f"worker {worker.pid} has ended"):
       next(it)
     assert time.monotonic() - began < 20
+
+
+class Large(grain.transforms.Map):
+  """Takes more than a pipe holds: a start returns when a worker reads it."""
+
+  fingerprint = None
+
+  def __init__(self):
+    self._content = bytes(2**20)
+
+  def map(self, element):
+    return element
+
+
+def test_workers_that_take_long_to_start_are_not_dead_ones(
+  data, monkeypatch, tmp_path
+):
+  """Until a start returns, Python does not list its process."""
+  main = types.ModuleType("__main__")
+  main.__file__ = str(tmp_path / "program.py")
+  (tmp_path / "program.py").write_text("import time\ntime.sleep(3)\n")
+  monkeypatch.setitem(sys.modules, "__main__", main)
+  monkeypatch.setattr(reader, "DEAD_WORKER_GRACE_S", 0.5)
+  options = {**data, "epochs": None, "worker_count": 1}
+  with iterators.make_iterator(options, operations=[Large()]) as it:
+    began = time.monotonic()
+    next(it)
+    # Longer than the patience, or this test tells nothing.
+    assert time.monotonic() - began > 3
 
 
 def test_a_worker_that_is_killed_is_told_with_its_signal():
