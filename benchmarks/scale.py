@@ -9,6 +9,9 @@ Parts, each a table (`--parts` runs some):
 - packed: First-Fit-Decreasing over `--documents` lengths that are drawn to a
   file of 8 bytes each, in a process of its own: on one core and on all; killed
   at half of its time and started again; opened by another process.
+- memory: `--sources` stores of `--each` documents, hard links of one, as one
+  mix of First-Fit-Decreasing rows, shuffled in blocks, in a process of its own:
+  anonymous memory, file pages and waits of the first batches.
 - virtual: 16 stores of `--virtual` documents together, whose lengths repeat in
   no file, as one mix: to build it first, which passes over all lengths, and
   again; a plan and a state far on; what the process holds. The first such state
@@ -36,17 +39,21 @@ import kinds
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.loading import feed
 from chomp_data.pack import bins as bin_source
 from chomp_data.stores import kinds as store_kinds
 
 _DOCUMENTS = flags.DEFINE_integer(
   "documents", 10**7, "Documents that are packed."
 )
+_SOURCES = flags.DEFINE_integer("sources", 200, "Sources of `memory`.")
+_EACH = flags.DEFINE_integer("each", 10**6, "Documents of each of them.")
 _VIRTUAL = flags.DEFINE_integer(
   "virtual", 10**8, "Documents of 16 stores without files."
 )
 _ROWS = 1_024  # of a global batch
 _SEQ_LEN = harness.SEQ_LEN
+_STEPS = 64  # batches
 _PACKED_BYTES = 8  # kept of a document, at most
 
 
@@ -106,6 +113,35 @@ def packed(directory: pathlib.Path) -> harness.Table:
   return f"Packing {documents:,} documents into rows of {_SEQ_LEN}", lines
 
 
+def memory(directory: pathlib.Path) -> harness.Table:
+  """Measures what a process holds that reads many packed sources."""
+  count = harness.small(_SOURCES.value, 3)
+  documents = harness.small(_EACH.value, 20_000)
+  first = directory / "memory" / "0"
+  corpora.make_corpus(first, documents, median=50)
+  # Builds the index, which lies beside the store.
+  bin_source.BinSource(first, bin_source.BinOptions(), seq_len=_SEQ_LEN)
+  for number in range(1, count):
+    for kind in ("", ".index"):
+      shutil.copytree(
+        f"{first}{kind}",
+        first.with_name(f"{number}{kind}"),
+        copy_function=os.link,
+      )
+  measured = harness.probed("memory", str(first.parent), count)
+  shutil.rmtree(first.parent)
+  line = {
+    "sources": str(count),
+    "batches": str(_STEPS),
+    "anonymous MB": f"{measured['anonymous'] / 2**20:.0f}",
+    "of files MB": f"{measured['file'] / 2**20:.0f}",
+    "first batch, s": f"{measured['first']:.2f}",
+    "longest, s": f"{measured['longest']:.2f}",
+  }
+  title = f"Packed sources of {documents:,} documents, batches of {_ROWS} rows"
+  return title, [line]
+
+
 def virtual(directory: pathlib.Path) -> harness.Table:
   """Measures mixes of 16 stores without files."""
   documents = harness.small(_VIRTUAL.value, 1_600_000)
@@ -135,9 +171,11 @@ def virtual(directory: pathlib.Path) -> harness.Table:
 
 
 def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
-  """Measures what `packed` and `virtual` ask for."""
+  """Measures what `packed`, `memory` and `virtual` ask for."""
   path = pathlib.Path(directory)
   began, cpu = time.perf_counter(), time.process_time()
+  if figure == "memory":
+    return _read(path, *of)
   if figure == "pack":
     (cores,) = of
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -183,6 +221,25 @@ def _probe(figure: str, directory: str, *of: int) -> dict[str, float]:
   return {**measured, "anonymous": harness.resident()}
 
 
+def _read(directory: pathlib.Path, count: int) -> dict[str, float]:
+  """Reads batches of a mix; returns memory in bytes and times in seconds."""
+  seconds = [time.perf_counter()]
+  pipe = pipeline.build(
+    _config(directory, count, kinds.source("bin ffd, block"))
+  )
+  reader = iter(feed.data_loader(pipeline.batch_source(pipe)))
+  for _ in range(_STEPS):
+    next(reader)
+    seconds.append(time.perf_counter())
+  waits = np.diff(seconds)
+  return {
+    "anonymous": harness.resident(),
+    "file": harness.resident("RssFile"),
+    "first": waits[0],
+    "longest": max(waits[1:]),
+  }
+
+
 def _digest(index: pathlib.Path) -> str:
   """Returns the SHA-256 of the arrays of an index."""
   digest = hashlib.sha256()
@@ -208,4 +265,4 @@ def _config(
 
 
 if __name__ == "__main__":
-  harness.run(packed, virtual, probe=_probe)
+  harness.run(packed, memory, virtual, probe=_probe)

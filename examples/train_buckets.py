@@ -62,10 +62,27 @@ class ModelOptions:
   num_labels: int = schema.required(schema.integer(1, 2**20))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions(schema.Options):
+  """The fields of `config.train`.
+
+  Attributes:
+    num_steps: Steps of the run; None is all steps of the input.
+    log_every_steps: Steps from one line of progress to the next.
+    seed: Seed of the model's first parameters.
+  """
+
+  num_steps: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  log_every_steps: int = schema.option(25, schema.integer(1))
+  seed: int = schema.option(0, schema.integer(0, 2**32 - 1))
+
+
 _SECTIONS: dict[str, type] = {
   "model": ModelOptions,
   "optimizer": training.OptimizerOptions,
-  "train": train_options.TrainOptions,
+  "train": TrainOptions,
   "checkpoint": train_options.CheckpointOptions,
 }
 
@@ -95,7 +112,7 @@ def read(config: Any) -> tuple[pipeline.Pipeline, dict[str, Any]]:
         f" this trainer, got {None if label is None else label.dtype}. Add it."
       )
     if parts["train"]:
-      problems += train_options.step_problems(pipe, parts["train"])
+      problems += train_options.step_problems(pipe, parts["train"].num_steps)
   if problems or pipe is None:
     raise schema.ConfigError(problems)
   return pipe, parts
@@ -219,7 +236,11 @@ def _check_labels(labels: jax.Array, num_labels: int, place: str) -> None:
 
 def _record(model: ModelOptions) -> dict[str, Any]:
   """Returns what a checkpoint says of its model, as JSON values."""
-  return {"widths": list(model.widths), "num_labels": model.num_labels}
+  return {
+    "widths": list(model.widths),
+    "num_labels": model.num_labels,
+    "optimizer": "adamw",
+  }
 
 
 def _restore(

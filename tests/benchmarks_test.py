@@ -135,7 +135,8 @@ def test_stalls(tmp_path):
 
 
 def test_scale_a_killed_packing_goes_on(tmp_path):
-  packed, virtual = run("scale", tmp_path)
+  packed, memory, virtual = run("scale", tmp_path)
+  assert [line["sources"] for line in memory] == ["3"]
   assert [line["the same bytes"] for line in packed] == [*["yes"] * 3, ""]
   assert [line["rows"] for line in virtual] == ["sequential", "exact"]
 

@@ -253,6 +253,10 @@ class Run:
     self.job.at(first)
     while (step := self.input.step) < total:
       batch = next(self.input)
+      if not shapes:
+        # For the first batch workers start and rows are packed.
+        waited = self.input.waits.seconds
+        self.log.leave_out(waited, waited)
       if hashes is not None:
         _write_hash(hashes, step, batch)
       began = time.perf_counter()

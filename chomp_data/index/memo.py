@@ -37,7 +37,8 @@ class Memo:
     """
     self.most = most
     self._entries: dict[Hashable, tuple[Any, int]] = {}
-    # At most this is their weight: what was counted, and all that came since.
+    # About their weight, and seldom less: what was counted, and what came since
+    # (two threads that add at the same time may count one).
     self._bound = 0
 
   def __reduce__(self) -> tuple[Any, ...]:
@@ -70,7 +71,9 @@ class Memo:
     return value
 
   def put(self, key: Hashable, value: Any, weight: int = 1) -> None:
-    """Adds a value, and drops the oldest ones until all fit.
+    """Adds a value, and drops the oldest ones if they do not all fit.
+
+    Of many values a quarter of the weight goes at once.
 
     Args:
       key: The key.

@@ -10,7 +10,6 @@ other rows, are counted together where a range holds all of them.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import functools
 import itertools
 from typing import Any
 
@@ -58,27 +57,30 @@ class Parts:
     Args:
       documents: int64[M], in any order.
     """
-    if self._first_of is None:
+    first_of = self._first_of()
+    if first_of is None:
       return (
         np.searchsorted(self.document, documents),
         np.searchsorted(self.document, documents, side="right"),
       )
-    last = len(self._first_of) - 1
+    last = len(first_of) - 1
     return (
-      self._first_of[np.minimum(documents, last)],
-      self._first_of[np.minimum(documents + 1, last)],
+      first_of[np.minimum(documents, last)],
+      first_of[np.minimum(documents + 1, last)],
     )
 
-  @functools.cached_property
+  @memo.remembered(1)
   def _first_of(self) -> np.ndarray | None:
     """The first part of each document, where many have one: no bisection.
 
     Of 10^6 documents in the order of a packed epoch that takes half the time.
+    At most 32 bytes a part.
     """
     num_documents = int(self.document[-1]) + 1 if len(self.document) else 0
     if num_documents > 4 * len(self.document):
       return None
-    return np.searchsorted(self.document, np.arange(num_documents + 1))
+    counts = np.bincount(self.document + 1, minlength=1)
+    return np.cumsum(counts, out=counts)
 
 
 def whole(document: np.ndarray) -> Parts:

@@ -139,7 +139,8 @@ class HeldOut:
   ) -> tuple[float, float]:
     """Returns nats per token, and bits per byte of the text.
 
-    Bits per byte are NaN where the store does not know its tokenizer.
+    Both are NaN where no token is predicted, and bits per byte where the store
+    does not know its tokenizer or the text has no bytes.
 
     Args:
       model: The decoder.
@@ -157,7 +158,10 @@ class HeldOut:
       num_bytes += float((self._text_bytes[spans.document] * share).sum())
       nll += float(columns.sum(dtype=np.float64))
       tokens += int(mask.sum())
-    return nll / tokens, nll / num_bytes / math.log(2)
+    if not tokens:  # Documents of one token: none is predicted.
+      return math.nan, math.nan
+    bits = nll / math.log(2)
+    return nll / tokens, bits / num_bytes if num_bytes else math.nan
 
   @functools.cached_property
   def _text_bytes(self) -> np.ndarray:

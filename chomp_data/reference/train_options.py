@@ -130,7 +130,7 @@ def read(config: Any) -> RunOptions:
     problems += parts["model"].problems("config.model")
   if pipe and parts["model"] and parts["train"]:
     problems += _input_problems(pipe, parts["model"])
-    problems += step_problems(pipe, parts["train"])
+    problems += step_problems(pipe, parts["train"].num_steps)
   if problems or pipe is None:
     raise schema.ConfigError(problems)
   num_steps = parts["train"].num_steps or pipe.num_steps
@@ -233,23 +233,23 @@ def _input_problems(
   ]
 
 
-def step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
+def step_problems(pipe: pipeline.Pipeline, num_steps: int | None) -> list[str]:
   """Returns where the input has too few steps; logs what they leave out."""
-  if train.num_steps is None:
+  if num_steps is None:
     return [
       "`config.train.num_steps` must be set where the input is endless, got"
       " None. Set it, or `config.data.epochs`."
     ] * (pipe.num_steps is None)
-  if pipe.num_steps is not None and train.num_steps > pipe.num_steps:
+  if pipe.num_steps is not None and num_steps > pipe.num_steps:
     return [
       "`config.train.num_steps` must be at most the input's steps, got"
-      f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
+      f" {num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     ]
   questions, max_epochs = pipe.accounts.questions, pipe.run_options.max_epochs
   for line in [
-    *questions.unserved(train.num_steps),
-    *questions.repeat_warnings(train.num_steps, max_epochs),
+    *questions.unserved(num_steps),
+    *questions.repeat_warnings(num_steps, max_epochs),
   ]:
     logging.warning("%s", line)
   return []

@@ -324,9 +324,10 @@ def make_optimizer(
 
 
 def is_matrix(params: Any) -> Any:
-  """Marks what is decayed: everything but the scales of norms."""
+  """Marks what is decayed: everything but the scales of norms and biases."""
+  others = ("['scale']", "['bias']")
   return jax.tree_util.tree_map_with_path(
-    lambda path, _: jax.tree_util.keystr(path[-1:]) != "['scale']", params
+    lambda path, _: jax.tree_util.keystr(path[-1:]) not in others, params
   )
 
 

@@ -191,9 +191,15 @@ class WindowLog:
     self._all_masked = self._positions = 0
     self._total = _Sums()
 
-  def leave_out(self, seconds: float) -> None:
-    """Leaves time out of the window's: that of compiling, for instance."""
+  def leave_out(self, seconds: float, waited: float = 0.0) -> None:
+    """Leaves time out of the window's: that of compiling, for instance.
+
+    Args:
+      seconds: The time.
+      waited: How much of it was waited for input.
+    """
     self._began += seconds
+    self._wait_s += waited
 
   @property
   def loss(self) -> float:
