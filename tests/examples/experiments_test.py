@@ -24,14 +24,14 @@ pytestmark = pytest.mark.slow
     (
       "shuffle_ablation",
       (
-        "--seeds=1", "--source_bytes=50000", "--read_steps=4",
+        "--seeds=1", "--source_bytes=150000", "--read_steps=4",
         "--arms=full,block 8",
       ),
       ("parameters, ",),
     ),
     (
       "splice_invariance",
-      ("--steps=20", "--seeds=1"),
+      ("--steps=10", "--seeds=1"),
       ("position invariance",),
     ),
     ("simulated_epochs", (), ("passes",)),
