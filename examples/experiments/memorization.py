@@ -6,7 +6,6 @@ The probability that it continues a window word for word after a prefix, windows
 of a document one by one, beside how often the run has read the document.
 """
 
-from collections.abc import Iterator
 import dataclasses
 import functools
 from typing import Any
@@ -15,14 +14,14 @@ import jax
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.audit import steps
 from chomp_data.plans import occurrences
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
-from chomp_data.rows import spans as spans_lib
 from chomp_data.splice import grid
 
-# Steps among which documents are looked for, and rows planned at once.
-_LOOKED_AT, _BLOCK_ROWS = 4_096, 65_536
+# Steps among which documents are looked for.
+_LOOKED_AT = 4_096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +64,9 @@ class Memorization:
     store = self._pipe.sources[self.name].store
     documents: dict[int, None] = {}
     last = min(self._pipe.num_steps or _LOOKED_AT, _LOOKED_AT)
-    for spans in planned(self._pipe, last):
-      read = spans.document[spans.source == number]
+    for _, spans in steps.walk(self._pipe, 0, last):
+      live = spans.live()
+      read = live.document[live.source == number]
       read = read[np.sort(np.unique(read, return_index=True)[1])]
       read = read[store.bounds(read)[1] >= self._window]
       documents |= dict.fromkeys(read.tolist())
@@ -156,12 +156,3 @@ class Memorization:
       for i, document in enumerate(self.document.tolist())
       for logs in [log_p[owner == i]]
     ]
-
-
-def planned(
-  pipe: pipeline.Pipeline, num_steps: int
-) -> Iterator[spans_lib.Spans]:
-  """Yields the spans of a run's first steps that are there, in blocks."""
-  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
-  for step in range(0, num_steps, block):
-    yield pipe.plan(step, min(block, num_steps - step)).live()

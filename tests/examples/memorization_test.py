@@ -47,18 +47,7 @@ def test_documents_are_those_that_a_resumed_run_has_read_first(tmp_path):
   held_out.write(tmp_path / "a", [text * 4 for text in held_out.TEXTS])
   held_out.write(tmp_path / "b", [text * 5 for text in held_out.TEXTS * 4])
   (tmp_path / "gone.jsonl").write_text('{"source": "text", "document": 0}\n')
-  data = {
-    "seq_len": held_out.SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 3,
-    "sources": {
-      "text": {
-        "store": str(tmp_path / "a"),
-        "rows": {"kind": "sequential"},
-        "shuffle": {"kind": "full"},
-      }
-    },
-  }
+  data = {**held_out.data_of(tmp_path / "a"), "epochs": 3}
   options = memorization.Options(window=10, prefix=4, documents=3)
 
   def documents(data):

@@ -34,22 +34,24 @@ def write(path, texts):
   )
 
 
+def data_of(store):
+  return {
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "sources": {
+      "text": {
+        "store": str(store),
+        "rows": {"kind": "sequential"},
+        "shuffle": {"kind": "full"},
+      }
+    },
+  }
+
+
 @pytest.fixture(name="pipe")
 def fixture_pipe(tmp_path):
   write(tmp_path / "trained", [text * 4 for text in TEXTS])
-  return chomp_data.build(
-    {
-      "seq_len": SEQ_LEN,
-      "global_batch_size": 4,
-      "sources": {
-        "text": {
-          "store": str(tmp_path / "trained"),
-          "rows": {"kind": "sequential"},
-          "shuffle": {"kind": "full"},
-        }
-      },
-    }
-  )
+  return chomp_data.build(data_of(tmp_path / "trained"))
 
 
 @pytest.fixture(name="model", scope="module")

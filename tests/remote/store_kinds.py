@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import tensorstore as ts
 
 from chomp_data import stores
 from chomp_data.storage import opening
@@ -176,13 +175,7 @@ def _write_array(path: pathlib.Path, values: np.ndarray, chunk: int) -> None:
   metadata["codecs"][0]["configuration"]["chunk_shape"] = [chunk]
   inner = metadata["codecs"][0]["configuration"]["codecs"]
   inner[1]["configuration"]["typesize"] = values.itemsize
-  spec = {
-    "driver": "zarr3",
-    "kvstore": {"driver": "file", "path": f"{path}/"},
-    "metadata": metadata,
-  }
-  array = ts.open(spec, create=True).result()
-  array[: len(values)].write(values).result()
+  levanter_test.write_array(path, values, metadata)
 
 
 _TOKENS = {"vocab_size": VOCAB, "eos_id": 0, "adds_eos": True}

@@ -70,6 +70,17 @@ def test_both_layouts_of_the_same_documents_have_one_identity(tmp_path):
   assert len(hashes) == 1
 
 
+def write_array(path, values, metadata):
+  """Writes the first values of an array of given Zarr metadata."""
+  spec = {
+    "driver": "zarr3",
+    "kvstore": {"driver": "file", "path": f"{path}/"},
+    "metadata": metadata,
+  }
+  array = ts.open(spec, create=True).result()
+  array[: len(values)].write(values).result()
+
+
 @pytest.mark.parametrize("index", ["end", "start", "none"])
 def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
   tokens = np.random.default_rng(0).integers(0, VOCAB, 500).astype(np.int32)
@@ -89,13 +100,7 @@ def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
       "codecs": inner if index == "none" else [sharded],
     }
     path = tmp_path / "train" / "input_ids" / name
-    spec = {
-      "driver": "zarr3",
-      "kvstore": {"driver": "file", "path": f"{path}/"},
-      "metadata": metadata,
-    }
-    array = ts.open(spec, create=True).result()
-    array[: len(values)].write(values).result()
+    write_array(path, values, metadata)
   ledger = {"total_num_rows": 2, "is_finished": True}
   (tmp_path / "train" / "shard_ledger.json").write_text(json.dumps(ledger))
   store = opened(tmp_path / "train")
