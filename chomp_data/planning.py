@@ -146,7 +146,32 @@ def row_sources(
     assert source.windows is not None
     share = max(room, 0) // len(windowed)
     source.keep_windows(source.windows.window_bytes + share)
+  _warn_of_narrowed_windows(ordered_sources)
   return ordered_sources
+
+
+def _warn_of_narrowed_windows(
+  sources: Mapping[str, phased_source.Ordered],
+) -> None:
+  """Logs in one line which shuffle windows the budget narrowed."""
+  messages = {
+    name: source.windows.narrowed
+    for name, source in sources.items()
+    if source.windows is not None and source.windows.narrowed is not None
+  }
+  if not messages:
+    return
+  name, message = next(iter(messages.items()))
+  others = len(messages) - 1
+  logging.warning(
+    "%s.sources.%s.shuffle: %s.%s",
+    PATH,
+    name,
+    message,
+    f" So were those of {others} more source{'s' * (others > 1)}."
+    if others
+    else "",
+  )
 
 
 def _previous_run(

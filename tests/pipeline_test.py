@@ -172,3 +172,16 @@ def test_what_is_no_sharding_is_told(config):
   mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
   with pytest.raises(schema.ConfigError, match=r"Sharding .*, got a Mesh\."):
     iterators.make_iterator(config, mesh)  # pyright: ignore
+
+
+def test_narrowed_windows_of_many_sources_are_one_warning(config, caplog):
+  source = config.sources.text
+  source.shuffle = {"kind": "block", "io_block_size": 1, "window_blocks": 64}
+  names = ("first", "second", "third")
+  config.sources = {name: source.to_dict() for name in names}
+  config.mix = {"weights": dict.fromkeys(names, 1.0)}
+  config.shuffle_cache_bytes = 1
+  pipeline.build(config)
+  (line,) = [text for text in caplog.messages if "narrowed" in text]
+  assert line.startswith("config.data.sources.first.shuffle: windows of 64")
+  assert line.endswith("So were those of 2 more sources.")

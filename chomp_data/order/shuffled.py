@@ -7,7 +7,6 @@ import dataclasses
 import math
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 from chomp_data import schema
@@ -96,7 +95,7 @@ class ShuffledSource(row_source.RowSource):
     self._block_size: int | None = None
     self._lanes = options.lane_layout(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
-    self._order = self._make_order(key, has_blocks, cache_bytes, path)
+    self._order = self._make_order(key, has_blocks, cache_bytes)
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -314,7 +313,7 @@ class ShuffledSource(row_source.RowSource):
     return chunks if aligned else chunks + 1
 
   def _make_order(
-    self, key: int, has_blocks: bool, cache_bytes: int, path: str
+    self, key: int, has_blocks: bool, cache_bytes: int
   ) -> orders.Order:
     options = self.options
     match options.kind:
@@ -325,11 +324,11 @@ class ShuffledSource(row_source.RowSource):
           options.era_length or 1, key, perm_type=options.perm_type
         )
       case "block":
-        return self._block_order(key, has_blocks, cache_bytes, path)
+        return self._block_order(key, has_blocks, cache_bytes)
     return orders.NoneOrder()
 
   def _block_order(
-    self, key: int, has_blocks: bool, cache_bytes: int, path: str
+    self, key: int, has_blocks: bool, cache_bytes: int
   ) -> orders.Order:
     options, lanes = self.options, self._lanes
     default = lanes.window_blocks
@@ -356,8 +355,6 @@ class ShuffledSource(row_source.RowSource):
       default,
     )
     self.keep_windows(cache_bytes)
-    if self.windows.narrowed is not None:
-      logging.warning("%s: %s.", path, self.windows.narrowed)
     width = self.windows.window_blocks
     if has_blocks:
       blocks = unequal_blocks.UnequalBlockOrder(
