@@ -15,6 +15,11 @@ def crc32c(data: Any) -> int:
   return google_crc32c.value(data)
 
 
+def extend(crc: int, data: Any) -> int:
+  """Returns the CRC-32C of what has the CRC-32C `crc`, followed by a buffer."""
+  return google_crc32c.extend(crc, data)
+
+
 def of_file(path: os.PathLike[str]) -> tuple[int, int]:
   """Returns a file's size and CRC-32C.
 

@@ -3,10 +3,12 @@
 """Chunks of object stores kept on a local disk, for several processes at once.
 
 A chunk is a file `<store's hash>/<array>.<chunk>`: its bytes as they are
-stored, followed by their crc32c. Readers check files; one that is damaged
-counts as missing. Files are written under another name and renamed, by one
-process at a time; their sum is in the file `.bytes`, and what was used longest
-ago is removed where it would pass the bound.
+stored, followed by a crc32c: of our stores that of the bytes, of other tools'
+files that of the store's hash, the file's name and the bytes. Readers check
+files; one that is damaged, or another chunk's, counts as missing. Files are
+written under another name and renamed, by one process at a time; their sum is
+in the file `.bytes`, and what was used longest ago is removed where it would
+pass the bound.
 """
 
 from collections.abc import Iterator

@@ -119,7 +119,8 @@ class ObjectChunks:
       chunks_per_object: Chunks of an object that are read together at most.
       disk: Where chunks are kept on a local disk, too, as they are stored.
       has_crc: Whether stored chunks end with their crc32c, which `decode`
-        checks; chunks of others get one on the disk.
+        compares with that of the chunk's number; chunks of others get one on
+        the disk, of their name too.
     """
     self._files = files
     self._counters = counters
@@ -236,7 +237,7 @@ class ObjectChunks:
     try:
       if not self._has_crc:
         stored, crc = stored[:-CRC_BYTES], stored[-CRC_BYTES:]
-        if crc != _crc(stored):
+        if crc != _crc(identity, name, stored):
           raise errors.StoreError(f"{name} must be followed by its crc32c")
       return self._decode(chunk, stored)
     except errors.StoreError:
@@ -247,8 +248,10 @@ class ObjectChunks:
     if self._disk is None:
       return
     disk, identity, prefix = self._disk
-    data = stored if self._has_crc else stored + _crc(stored)
-    disk.put(identity, f"{prefix}.{chunk}", data)
+    name = f"{prefix}.{chunk}"
+    if not self._has_crc:
+      stored += _crc(identity, name, stored)
+    disk.put(identity, name, stored)
 
 
 def _neighbours(
@@ -269,6 +272,10 @@ def _neighbours(
   return runs
 
 
-def _crc(data: bytes) -> bytes:
-  """Returns the crc32c of stored bytes, as it is stored."""
-  return checksums.crc32c(data).to_bytes(CRC_BYTES, "little")
+def _crc(identity: str, name: str, data: bytes) -> bytes:
+  """Returns the crc32c of a chunk's identity, name and stored bytes.
+
+  A file that another chunk's was copied over does not match it.
+  """
+  crc = checksums.crc32c(f"{identity}/{name}\0".encode())
+  return checksums.extend(crc, data).to_bytes(CRC_BYTES, "little")

@@ -86,9 +86,8 @@ def test_what_was_damaged_is_fetched_again(gs_bucket, kind, url, tmp_path):
   flipped.write_bytes(data[:5] + bytes([data[5] ^ 1]) + data[6:])
   cut.write_bytes(cut.read_bytes()[:-9])
   empty.write_bytes(b"")
-  if kind in store_kinds.OURS:
-    # Whole, with the right crc32c behind it, and another chunk's.
-    swapped.write_bytes(other.read_bytes())
+  # Whole, with the right crc32c behind it, and another chunk's.
+  swapped.write_bytes(other.read_bytes())
   for requested in (True, False):
     store = opened(kind, url, cache)
     gs_bucket.clear()
