@@ -192,7 +192,7 @@ def _read_one_beside(path: epath.Path) -> dict[str, Any]:
 
 def _write_one_beside(path: epath.Path, state: bytes) -> None:
   """Writes a state beside checkpoints, whole or not at all."""
-  if "://" in os.fspath(path):
+  if paths.is_url(path):
     path.write_bytes(state)  # Objects of buckets are.
     return
   with publish.staged_file(pathlib.Path(path)) as file:

@@ -29,6 +29,7 @@ from chomp_data import errors
 from chomp_data.storage import checksums
 from chomp_data.storage import credentials
 from chomp_data.storage import object_files
+from chomp_data.storage import paths
 from chomp_data.storage import relative_names
 from chomp_data.storage import requests
 from chomp_data.storage import storage
@@ -570,7 +571,7 @@ def _gcs_endpoint() -> str | None:
   endpoint = os.environ.get("STORAGE_EMULATOR_HOST") or os.environ.get(
     "TENSORSTORE_GCS_HTTP_URL"
   )
-  if endpoint and "://" not in endpoint:
+  if endpoint and not paths.is_url(endpoint):
     endpoint = f"http://{endpoint}"
   return endpoint.rstrip("/") if endpoint else None
 

@@ -21,6 +21,7 @@ import pathlib
 
 from chomp_data import errors
 from chomp_data.storage import disk
+from chomp_data.storage import paths
 from chomp_data.storage import storage
 
 
@@ -38,7 +39,7 @@ def open_storage(
   Raises:
     StoreError: If it is a URL of another scheme, or names no bucket.
   """
-  if "://" in os.fspath(path):
+  if paths.is_url(path):
     # Not at import: processes that read and write disks do without asyncio.
     from chomp_data.storage import bucket
 
@@ -54,10 +55,10 @@ def open_object(path: str | os.PathLike[str]) -> tuple[storage.Storage, str]:
   Raises:
     StoreError: If it is a URL of another scheme, or names no bucket.
   """
-  scheme, is_url, rest = os.fspath(path).partition("://")
-  if not is_url:
+  if not paths.is_url(path):
     directory, name = os.path.split(path)
     return disk.DiskStorage(directory), os.fspath(name)
+  scheme, _, rest = os.fspath(path).partition("://")
   bucket, _, name = rest.partition("/")
   return open_root(f"{scheme}://{bucket}"), name
 
@@ -74,7 +75,7 @@ def open_local(path: str | os.PathLike[str]) -> pathlib.Path:
   Raises:
     StoreError: If it is a URL, or one that no file can have.
   """
-  if "://" in os.fspath(path):
+  if paths.is_url(path):
     raise errors.StoreError(
       f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
       " a local disk; in object stores (s3://, gs:// and az://) stores of"

@@ -7,6 +7,11 @@ import os
 import pathlib
 
 
+def is_url(path: str | os.PathLike[str]) -> bool:
+  """Returns whether a path is a URL, whatever its scheme."""
+  return "://" in os.fspath(path)
+
+
 def join(path: str, name: str) -> str:
   """Returns the path of a name below a directory or a URL."""
   return f"{path.rstrip('/')}/{name}"
