@@ -209,7 +209,7 @@ class BucketStorage(storage.Storage):
     def checked(answer: tuple[Any, bytes]) -> tuple[bytes, storage.ObjectInfo]:
       result, data = answer
       info = self._info(result.meta)
-      if version is not None and info.version != version:
+      if version not in (None, info.version, info.etag):
         raise errors.StoreError(
           f"{self.url(name)} must be the object of version {version} that was"
           f" opened, got {info.version}: it was replaced meanwhile. Put it"

@@ -93,7 +93,8 @@ class Storage(abc.ABC):
       stop: The byte after the last; None is the object's end.
       check: Checks the bytes. Objects of buckets are requested again where it
         raises ValueError; its last error is raised where that does not help.
-      version: The version that is read; an object of another one is an error.
+      version: The version that is read, or of an object in a bucket its ETag;
+        an object of another one is an error.
       sent: Requests to a bucket are counted here too.
 
     Raises:
@@ -212,7 +213,8 @@ class Storage(abc.ABC):
   def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
     """Yields the objects whose names begin with a prefix, in any order.
 
-    GCS lists no generations: the version of its objects is None here.
+    GCS lists no generations: the version of its objects is None here, and the
+    ETag says which they are.
     """
 
 

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a corpus that others wrote, in an object store.
 
-Objects are identified by their versions: one request for each, and what is
-read is of that version or an error, so that no object is replaced unseen.
+Objects are identified by their versions, which listings have, or a request for
+each. What is read is of that version or an error, so that no object is replaced
+unseen.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
@@ -34,6 +36,7 @@ class ObjectCorpus:
     names: Of the objects, with slashes.
     home: What an index is put beside.
     versions: Of the objects, when they were found.
+    sizes: Their bytes then, by name.
     files: The storage of `root`.
   """
 
@@ -41,6 +44,7 @@ class ObjectCorpus:
   names: tuple[str, ...]
   home: str
   versions: tuple[int | str, ...]
+  sizes: Mapping[str, int]
   files: storage.Storage
 
   def path(self, file: int) -> str:
@@ -87,9 +91,8 @@ class ObjectCorpus:
       ) from None
 
   def size(self, file: int) -> int:
-    """Returns the bytes of an object, by one request."""
-    info = self.files.head(self.names[file])
-    return 0 if info is None else info.size
+    """Returns the bytes of an object of the version that was found."""
+    return self.sizes[self.names[file]]
 
   def download(self, file: int) -> np.ndarray:
     """Returns an object's bytes, uint8, in a temporary file that is mapped."""
@@ -114,7 +117,7 @@ class ObjectCorpus:
 
 
 def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
-  """Returns the objects of a corpus.
+  """Returns the objects of a corpus, by a request for each.
 
   Args:
     root: A URL.
@@ -128,12 +131,39 @@ def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
   files = opening.open_storage(root)
   with futures.ThreadPoolExecutor(_TOGETHER) as pool:
     infos = list(pool.map(files.head, names))
-  versions = []
+  objects = []
   for name, info in zip(names, infos, strict=True):
     if info is None:
       raise errors.StoreError(
         f"{files.url(name)} must be {what}, got no such object."
         " Correct the URL, or put the object there."
       )
-    versions.append(info.version)
-  return ObjectCorpus(files.path, tuple(names), home, tuple(versions), files)
+    objects.append(info)
+  return of_listing(files, objects, home)
+
+
+def of_listing(
+  files: storage.Storage, objects: Sequence[storage.ObjectInfo], home: str
+) -> ObjectCorpus:
+  """Returns the objects of a corpus that were listed; sends no request.
+
+  Args:
+    files: Where they are.
+    objects: Their metadata, of a listing or of `Storage.head`. Where that has
+      no version, as in listings of GCS, objects are known by their ETags.
+    home: What an index is put beside.
+  """
+  return ObjectCorpus(
+    files.path,
+    tuple(info.name for info in objects),
+    home,
+    tuple(_version(info) for info in objects),
+    {info.name: info.size for info in objects},
+    files,
+  )
+
+
+def _version(info: storage.ObjectInfo) -> int | str:
+  version = info.etag if info.version is None else info.version
+  assert version is not None
+  return version

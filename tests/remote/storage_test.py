@@ -57,6 +57,17 @@ def test_what_is_written_is_read_listed_and_deleted(place):
   assert place.names() == ["a/two", "b"]
 
 
+def test_a_listing_says_which_version_is_read(place):
+  place.put("a/one", b"0123456789")
+  (info,) = place.list("a/")
+  version = info.etag if info.version is None else info.version
+  assert info.size == 10
+  assert place.get("a/one", 2, 5, version=version) == b"234"
+  place.put("a/one", b"9876543210")
+  with pytest.raises(errors.StoreError, match=r"a/one must be the .* replaced"):
+    place.get("a/one", 2, 5, version=version)
+
+
 def test_what_is_not_there_is_file_not_found(place):
   with pytest.raises(FileNotFoundError):
     place.get("nothing")

@@ -81,8 +81,14 @@ def write_array(path, values, metadata):
   array[: len(values)].write(values).result()
 
 
-@pytest.mark.parametrize("index", ["end", "start", "none"])
-def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
+def write_cache(path, index):
+  """Writes a cache of 500 tokens; returns them.
+
+  Args:
+    path: Its directory.
+    index: Where the index of an object's chunks is: 'end', 'start', or 'none',
+      of objects that are one chunk.
+  """
   tokens = np.random.default_rng(0).integers(0, VOCAB, 500).astype(np.int32)
   tokens[64:128] = 0  # Left out by TensorStore, where there is an index.
   arrays = {"data": tokens, "offsets": np.asarray([2, 70, 500], np.int64)}
@@ -99,10 +105,15 @@ def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
       },
       "codecs": inner if index == "none" else [sharded],
     }
-    path = tmp_path / "train" / "input_ids" / name
-    write_array(path, values, metadata)
+    write_array(path / "input_ids" / name, values, metadata)
   ledger = {"total_num_rows": 2, "is_finished": True}
-  (tmp_path / "train" / "shard_ledger.json").write_text(json.dumps(ledger))
+  (path / "shard_ledger.json").write_text(json.dumps(ledger))
+  return tokens
+
+
+@pytest.mark.parametrize("index", ["end", "start", "none"])
+def test_arrays_are_read_however_their_chunks_are_indexed(tmp_path, index):
+  tokens = write_cache(tmp_path / "train", index)
   store = opened(tmp_path / "train")
   assert store.read_tokens([0], [500]).tolist() == tokens.tolist()
   assert held(store) == [tokens[:70].tolist(), tokens[70:].tolist()]

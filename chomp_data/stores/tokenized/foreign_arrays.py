@@ -8,9 +8,11 @@ object that was opened; ids must be below the vocabulary size.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
 import json
+import types
 
 import numpy as np
 
@@ -141,6 +143,7 @@ class ZarrArrays(ForeignArray):
     cache_bytes: int,
     disk: disk_cache.DiskCache | None = None,
     check_object: Callable[[str], object] = lambda name: None,
+    object_bytes: Mapping[str, int] = types.MappingProxyType({}),
   ):
     """Reads nothing yet.
 
@@ -154,6 +157,7 @@ class ZarrArrays(ForeignArray):
       disk: On a local disk.
       check_object: Called with the name of an object before its first chunk is
         read; raises StoreError.
+      object_bytes: Sizes of objects by name, as far as they are known.
     """
     super().__init__(
       files,
@@ -175,6 +179,7 @@ class ZarrArrays(ForeignArray):
     )
     self._format = array_format
     self._check_object = check_object
+    self._object_bytes = object_bytes
     self._decoder = zarr_chunks.Decoder(array_format)
 
   @property
@@ -196,10 +201,13 @@ class ZarrArrays(ForeignArray):
     name, _ = self._objects[number]
     self._check_object(name)
     if self._format.index == "none":
-      info = self._files.head(name)
-      if info is None or not info.size:
+      size = self._object_bytes.get(name)
+      if size is None:
+        info = self._files.head(name)
+        size = 0 if info is None else info.size
+      if not size:
         raise self.damaged(number, "must be a chunk, got nothing")
-      return np.asarray([[0, info.size]], np.int64)
+      return np.asarray([[0, size]], np.int64)
     return self._read_index(
       number,
       self._format.index_range,

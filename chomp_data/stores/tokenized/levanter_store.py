@@ -14,6 +14,7 @@ without shards only.
 
 import collections
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import functools
 import itertools
@@ -71,8 +72,8 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
     cache = opening.open_storage(self._path)
     if not cache.is_remote:
       opening.open_local(self._path)
-    rows, total = _ledger(cache)
-    corpus, parts = _find(cache, list(rows), options.field)
+    ledger, rows, total = _ledger(cache)
+    corpus, parts = _find(cache, ledger, list(rows), options.field)
     if not cache.is_remote and self._expected_hash is None:
       # Chunks have no checksum that is known: files are checked before.
       sidecar = files_index.sidecar_of(corpus)
@@ -82,6 +83,9 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
     cache_bytes = self._cache_bytes
+    object_bytes: Mapping[str, int] = {}
+    if isinstance(corpus, object_corpus.ObjectCorpus):
+      object_bytes = corpus.sizes
     array_format = _EMPTY if not parts else _format(cache, parts[0].data[0])
     # Of the arrays only the format is read, once documents are indexed.
     return offsets_index.open_corpus(
@@ -96,9 +100,12 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
         cache_bytes,
         disk,
         check,
+        object_bytes,
       ),
       dtype=array_format.dtype,
-      ends=lambda: _ends(_shards(cache, parts, array_format, rows, total)),
+      ends=lambda: _ends(
+        _shards(cache, parts, array_format, rows, total, object_bytes)
+      ),
       key={"field": options.field},
       build=self._expected_hash is None,
       is_same=functools.partial(
@@ -202,15 +209,17 @@ def _files(
   return record_files.Corpus(root, tuple(names), root)
 
 
-def _ledger(cache: storage.Storage) -> tuple[dict[str, int], int]:
-  """Returns documents by directory, and of all.
+def _ledger(
+  cache: storage.Storage,
+) -> tuple[storage.ObjectInfo, dict[str, int], int]:
+  """Returns the ledger's metadata, documents by directory, and of all.
 
   Raises:
     StoreError: If there is no ledger of a finished cache.
   """
   path = cache.url(LEDGER)
   try:
-    data = cache.get(LEDGER, check=json.loads)
+    data, info = cache.read(LEDGER, check=json.loads)
     ledger = json_values.parse(dict[str, Any], data, "the ledger")
     total = _count(ledger["total_num_rows"], "total_num_rows")
     finished = json_values.decode(bool, ledger["is_finished"], "is_finished")
@@ -237,9 +246,7 @@ def _ledger(cache: storage.Storage) -> tuple[dict[str, int], int]:
       f"{cache.path} must be a finished cache, got one that is being written."
       " Wait for it, or build it again."
     )
-  if not sharded:
-    return {"": total}, total
-  return rows, total
+  return info, rows if sharded else {"": total}, total
 
 
 def _count(value: Any, name: str) -> int:
@@ -250,13 +257,20 @@ def _count(value: Any, name: str) -> int:
 
 
 def _find(
-  cache: storage.Storage, shards: list[str], field: str
+  cache: storage.Storage,
+  ledger: storage.ObjectInfo,
+  shards: list[str],
+  field: str,
 ) -> tuple[files_index.Files, list[_Part]]:
   """Returns the objects of a field of a cache, and those of each shard."""
+  objects: dict[str, storage.ObjectInfo] = {}
+  files = None
   if cache.is_remote:
-    # All of the shards together: a listing of each costs more.
-    there = set(cache.names(f"{field}/" if shards == [""] else ""))
-    files = None
+    # All of the shards together: a listing of each costs more. It has sizes and
+    # versions of all objects, which would be a request each.
+    listing = cache.list(f"{field}/" if shards == [""] else "")
+    objects = {info.name: info for info in listing} | {LEDGER: ledger}
+    there = set(objects)
   else:
     files = _files(pathlib.Path(cache.path), shards, field)
     there = set(files.names)
@@ -273,24 +287,23 @@ def _find(
         f"{cache.url(array)} must be an array of a field of the cache, got no"
         " zarr.json. Set `field` to one that is there."
       )
-    # What is missing between them is named below.
     chunks = (f"{array}/c/{number}" for number in range(num_chunks[array]))
     arrays.append([f"{array}/zarr.json", *chunks])
   names = [LEDGER, *itertools.chain.from_iterable(arrays)]
-  if files is None:
-    what = "an object of the cache"
-    corpus = object_corpus.find(cache.path, names, cache.path, what)
+  for name in sorted(set(names) - there):
+    raise errors.StoreError(
+      f"{cache.url(name)} must exist, got none. {foreign_arrays.RESTORE}"
+    )
+  corpus, versions = files, dict.fromkeys(names)
+  if corpus is None:
+    corpus = object_corpus.of_listing(
+      cache, [objects[name] for name in names], cache.path
+    )
     versions = dict(zip(names, corpus.versions, strict=True))
-  else:
-    for name in sorted(set(names) - there):
-      raise errors.StoreError(
-        f"{cache.url(name)} must exist, got none. {foreign_arrays.RESTORE}"
-      )
-    corpus, versions = files, dict.fromkeys(names)
-  objects = [[(name, versions[name]) for name in array] for array in arrays]
+  parts = [[(name, versions[name]) for name in array] for array in arrays]
   return corpus, [
     _Part(data, offsets)
-    for data, offsets in zip(objects[::2], objects[1::2], strict=True)
+    for data, offsets in zip(parts[::2], parts[1::2], strict=True)
   ]
 
 
@@ -320,6 +333,7 @@ def _shards(
   array_format: zarr_chunks.Format,
   rows: dict[str, int],
   total: int,
+  object_bytes: Mapping[str, int],
 ) -> list[_Shard]:
   """Returns the offsets of all shards, checked against the ledger."""
   shards: list[_Shard] = []
@@ -347,6 +361,7 @@ def _shards(
       offsets_format,
       None,
       _OFFSETS_BYTES,
+      object_bytes=object_bytes,
     )
     # The first element is no offset but the number of documents.
     count = int(offsets.read(0, 1)[0])
