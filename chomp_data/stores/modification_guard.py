@@ -10,12 +10,17 @@ was copied before they changed is of the store that was opened.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import os
 import pathlib
 
 from chomp_data import errors
 
 Stamp = tuple[int, ...]
+
+# Files of a corpus whose status is asked for to open it where all that is read
+# of them is checked. A change of another one is found when it is read.
+MAX_STAMPS = 1_024
 
 
 class ModificationGuard:
@@ -65,3 +70,11 @@ def stamp(path: str | os.PathLike[str]) -> Stamp | None:
   except OSError:
     return None
   return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def sample(names: Sequence[str]) -> range:
+  """Returns the places of all names where they are few, else of some.
+
+  These are at most `MAX_STAMPS`, evenly apart.
+  """
+  return range(0, len(names), max(1, -(-len(names) // MAX_STAMPS)))

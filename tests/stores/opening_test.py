@@ -14,8 +14,10 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.storage import file_maps
+from chomp_data.stores import adopting
+from chomp_data.stores import checksum_sidecar
+from chomp_data.stores import modification_guard
 from chomp_data.stores import samples as samples_lib
-from chomp_data.stores.array_record import record_files
 from chomp_data.stores.tokenized import levanter_store
 from chomp_data.stores.zarr import zarr_opening
 from chomp_data.testing import stores as testing_stores
@@ -81,7 +83,7 @@ def chunks_opened(monkeypatch):
 
 
 def test_few_files_of_a_cache_of_many_are_looked_at(caches, monkeypatch):
-  monkeypatch.setattr(record_files, "MAX_STAMPS", 4)
+  monkeypatch.setattr(modification_guard, "MAX_STAMPS", 4)
   store = open_levanter(caches)
   wanted = [read(store, i) for i in range(store.num_documents)]
   sent = pickle.dumps(store)
@@ -100,7 +102,7 @@ def test_few_files_of_a_cache_of_many_are_looked_at(caches, monkeypatch):
 def test_a_changed_file_of_a_cache_of_many_is_found_when_it_is_read(
   caches, monkeypatch, change
 ):
-  monkeypatch.setattr(record_files, "MAX_STAMPS", 4)
+  monkeypatch.setattr(modification_guard, "MAX_STAMPS", 4)
   store = open_levanter(caches)
   last = store.num_documents - 1
   file = caches / f"part-{NUM_SHARDS - 1}" / "input_ids" / "data" / "c" / "0"
@@ -228,7 +230,7 @@ def records(tmp_path, monkeypatch):
     path, [rng.integers(0, 250, 20) for _ in range(400)], files=40
   )
   testing_stores.open_array_records(path)
-  monkeypatch.setattr(record_files, "MAX_STAMPS", 10)
+  monkeypatch.setattr(modification_guard, "MAX_STAMPS", 10)
   return path
 
 
@@ -236,6 +238,46 @@ def test_some_of_many_record_files_are_looked_at(records, looked_at):
   store = testing_stores.open_array_records(records)
   assert store.num_documents == 400
   assert len(looked_at) == len(set(looked_at)) == 10
+
+
+@pytest.mark.parametrize("change", ["cut", "gone"])
+def test_some_of_many_adopted_files_are_looked_at(records, looked_at, change):
+  wanted = testing_stores.open_array_records(records).hash
+  corpus = adopting.files_at(records)
+  checksum_sidecar.adopt(corpus.home, corpus.root, corpus.names)
+  looked_at.clear()
+  store = testing_stores.open_array_records(records)
+  assert store.hash == wanted
+  # For their sizes when they were adopted, and when they were indexed.
+  assert len(looked_at) == 2 * len(set(looked_at)) == 2 * 10
+  file = sorted(records.glob("*-of-*"))[7]
+  if change == "gone":
+    file.unlink()
+    # What is listed says so.
+    with pytest.raises(stores.StoreError, match=r"00007-of.* must "):
+      testing_stores.open_array_records(records)
+    return
+  file.write_bytes(file.read_bytes()[:-1])
+  store = testing_stores.open_array_records(records)
+  assert len(stores.read_document(store, 0)) == 20
+  with pytest.raises(stores.StoreError, match=f"{file}"):
+    stores.read_document(store, 75)
+
+
+def test_a_worker_looks_at_some_files_of_an_adopted_cache_of_many(
+  caches, monkeypatch
+):
+  monkeypatch.setattr(modification_guard, "MAX_STAMPS", 4)
+  corpus = adopting.files_at(caches)
+  checksum_sidecar.adopt(corpus.home, corpus.root, corpus.names)
+  store = open_levanter(caches)
+  wanted = read(store, store.num_documents - 1)
+  sent = pickle.dumps(store)
+  names = chunks_opened(monkeypatch)
+  worker_store = pickle.loads(sent)
+  assert worker_store.num_documents == store.num_documents
+  assert len(names) <= 3 * 4
+  assert read(worker_store, store.num_documents - 1) == wanted
 
 
 def test_a_record_file_that_nobody_looked_at_is_checked_when_read(records):

@@ -29,6 +29,7 @@ from chomp_data.storage import checksums
 from chomp_data.storage import opening
 from chomp_data.storage import publish
 from chomp_data.stores import json_values
+from chomp_data.stores import modification_guard
 from chomp_data.stores import side_index
 
 # The names of such files in a directory.
@@ -44,10 +45,6 @@ TAIL_BYTES = 1 << 17
 # (measured): 110 MiB, or what one larger file takes.
 MAX_OPEN = 256
 MAX_OPEN_GROUPS = 1 << 23
-
-# Files whose status is asked for to open an index that has checksums of all
-# that is read. A change of another one is found when it is read.
-MAX_STAMPS = 1_024
 
 _OPTIONS = "readahead_buffer_size:1M,max_parallelism:0"
 _BUFFER_BYTES = 1 << 15
@@ -87,10 +84,9 @@ class Corpus:
     Raises:
       StoreError: If a file cannot be found.
     """
-    step = -(-len(self.names) // MAX_STAMPS)
     return {
       i: _stamp(self.root, self.names[i])
-      for i in range(0, len(self.names), step)
+      for i in modification_guard.sample(self.names)
     }
 
   def key(self) -> list[list[str | int]]:
