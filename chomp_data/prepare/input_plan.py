@@ -9,9 +9,11 @@ work, so that a run that was killed does not look again:
 
     plan/KEY    a file of a CRC-32C and JSON, named by all that decides it
 
-A `Plan` holds 40 bytes per piece; pieces are made of them when they are read.
+A `Plan` holds 40 bytes per piece, and files as bytes; pieces are made of them
+when they are read.
 """
 
+import array
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import detect
+from chomp_data.prepare import file_list
 from chomp_data.prepare import lazy
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
@@ -131,10 +134,12 @@ def plan_files(
     PrepareError: If a file cannot be opened.
   """
   directory = paths.join(work, "plan") if work else ""
-  tasks = [
-    LookTask(tuple(files[i : i + _FILES]), part_bytes, read, directory)
-    for i in range(0, len(files), _FILES)
-  ]
+  tasks = lazy.LazySequence(
+    lambda i: LookTask(
+      tuple(files[i * _FILES : (i + 1) * _FILES]), part_bytes, read, directory
+    ),
+    -(-len(files) // _FILES),
+  )
   for planned in call(look, tasks):
     yield from planned
 
@@ -144,28 +149,39 @@ class Plan:
 
   Attributes:
     files: All, with their kinds and versions, in order.
-    refused: Those that are refused, and why.
+    refused: Of those that are refused, by their number, why.
     pieces: Of the others, in order.
   """
 
-  def __init__(self, planned: Iterable[detect.PlannedFile]):
-    """Reads the results of `plan_files`."""
-    self.files: list[base.InputFile] = []
-    self.refused: list[tuple[base.InputFile, errors.BadInput]] = []
-    rows = []
+  def __init__(
+    self, files: file_list.FileList, planned: Iterable[detect.PlannedFile]
+  ):
+    """Reads the results of `plan_files`, and writes them into `files`."""
+    self.files = files
+    self.refused: dict[int, errors.BadInput] = {}
+    edges = array.array("q")
     for number, planned_file in enumerate(planned):
-      self.files.append(planned_file.file)
+      files[number] = planned_file.file
       if planned_file.error is not None:
-        self.refused.append((planned_file.file, planned_file.error))
-      edges = [
-        (number, begin, end, _UNKNOWN if first is None else first, size)
-        for begin, end, first, size in planned_file.ranges
-      ]
-      rows.append(np.asarray(edges, np.int64).reshape(-1, 5))
-    self._rows = np.concatenate([np.empty((0, 5), np.int64), *rows])
+        self.refused[number] = planned_file.error
+      for begin, end, first, size in planned_file.ranges:
+        first = _UNKNOWN if first is None else first
+        edges.extend((number, begin, end, first, size))
+    self._rows = np.asarray(edges, np.int64).reshape(-1, 5)
     self.pieces: Sequence[base.InputPiece] = lazy.LazySequence(
       self._piece, len(self._rows)
     )
+
+  def read_files(self) -> Iterator[base.InputFile]:
+    """Yields the files that are not refused, in order."""
+    for number, file in enumerate(self.files):
+      if number not in self.refused:
+        yield file
+
+  def refused_files(self) -> Iterator[tuple[base.InputFile, errors.BadInput]]:
+    """Yields the files that are refused, and why, in order."""
+    for number, error in self.refused.items():
+      yield self.files[number], error
 
   def _piece(self, number: int) -> base.InputPiece:
     file, begin, end, first, size = self._rows[number].tolist()

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import fnmatch
 import glob
+import json
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import file_list
 from chomp_data.prepare import lazy
 from chomp_data.prepare import readers
 from chomp_data.prepare import scratch
@@ -29,7 +31,7 @@ SHARD_BYTES = 32 * 2**20
 
 def discover(
   patterns: Sequence[str], excludes: Sequence[str], skip: Sequence[str] = ()
-) -> list[base.InputFile]:
+) -> file_list.FileList:
   """Finds the files of globs, directories and paths.
 
   Of a bucket only listings are read, a request for 1,000 objects.
@@ -49,18 +51,18 @@ def discover(
     StoreError: If objects cannot be listed.
   """
   problems: list[str] = []
-  files: dict[str, base.InputFile] = {}
-  for pattern in patterns:
+  rows: list[bytes] = []
+  for number, pattern in enumerate(patterns):
     matches = 0
     is_remote = opening.open_object(pattern)[0].is_remote
     for path, name, info in (_objects if is_remote else _local_files)(pattern):
       matches += 1
-      if path in files or _is_skipped(path, name, excludes, skip):
+      if _is_skipped(path, name, excludes, skip):
         continue
       if info is not None:
-        size, version = info.size, info.etag
+        real_path, (size, version) = path, info
       elif os.path.exists(path):
-        stat = os.stat(path)
+        stat, real_path = os.stat(path), os.path.realpath(path)
         size, version = stat.st_size, stat.st_mtime_ns
       else:
         problems.append(
@@ -68,9 +70,10 @@ def discover(
           " or leave it out with --exclude."
         )
         continue
-      files[path] = base.InputFile(
-        name, path, size, version, *readers.by_name(path)
-      )
+      link = "" if path == real_path else path
+      order = f"{number:06}"
+      file = name, str(size), json.dumps(version)
+      rows.append(file_list.pack(real_path, link, order, *file))
     if not matches:
       fix = "and quote it so that the shell leaves it alone"
       if is_remote:
@@ -80,11 +83,11 @@ def discover(
         f" Correct it, {fix}."
       )
   errors.PrepareError.raise_if(problems)
-  if patterns and not files:
+  if patterns and not rows:
     raise errors.PrepareError(
       "`--exclude` must leave a file, got none left. Exclude less."
     )
-  return sorted(_once(files), key=lambda file: (file.name, file.path))
+  return _once(rows)
 
 
 def group(
@@ -102,8 +105,10 @@ def group(
   )
 
 
-# (path or URL, name, metadata of an object).
-_Match = tuple[str, str, storage.ObjectInfo | None]
+# Of an object its size and ETag.
+_Info = tuple[int, int | str | None]
+# (path or URL, name, what the listing of a bucket says of it).
+_Match = tuple[str, str, _Info | None]
 
 
 def _local_files(pattern: str) -> Iterator[_Match]:
@@ -153,32 +158,39 @@ def _objects(url: str) -> Iterator[_Match]:
   if count is not None:
     for info in listing:
       if expand_globs(parts[count:], info.name.split("/")):
-        yield root.url(info.name), info.name, info
+        yield root.url(info.name), info.name, (info.size, info.etag)
     return
-  if objects := list(listing):
-    for info in _objects_below(root, objects):
-      yield root.url(info.name), info.name, info
+  # There may be millions.
+  objects = [
+    file_list.pack(info.name, str(info.size), json.dumps(info.etag))
+    for info in listing
+  ]
+  if objects:
+    for name, info in _objects_below(root, objects):
+      yield root.url(name), name, info
     return
   bucket, name = opening.open_object(url)
   if name and (info := bucket.head(name)) is not None:
-    yield url, url.rpartition("/")[2], info
+    yield url, url.rpartition("/")[2], (info.size, info.etag)
 
 
 def _objects_below(
-  root: storage.Storage, objects: list[storage.ObjectInfo]
-) -> Iterator[storage.ObjectInfo]:
+  root: storage.Storage, objects: list[bytes]
+) -> Iterator[tuple[str, _Info]]:
   """Yields those objects of a directory that are read if it is read whole.
 
-  The list is emptied meanwhile: there may be millions.
+  Args:
+    root: The directory.
+    objects: Packed name, size and ETag of each; the list is emptied meanwhile.
   """
   # Of directories that may be saved datasets, the names of files.
   inside: dict[str, list[str]] = {}
-  for info in objects:
-    folder, _, last = info.name.rpartition("/")
+  for row in objects:
+    folder, _, last = file_list.unpack(row)[0].rpartition("/")
     if last in saved_datasets.NAMES and not _is_below_left_out(folder):
       inside[folder] = []
-  for info in objects if inside else ():
-    folder, _, last = info.name.rpartition("/")
+  for row in objects if inside else ():
+    folder, _, last = file_list.unpack(row)[0].rpartition("/")
     if folder in inside:
       inside[folder].append(last)
 
@@ -191,31 +203,37 @@ def _objects_below(
     zip(inside, scratch.mapped(files_of, list(inside)), strict=True)
   )
   while objects:
-    info = objects.pop()
-    folder, _, last = info.name.rpartition("/")
+    name, size, etag = file_list.unpack(objects.pop())
+    folder, _, last = name.rpartition("/")
     if last.startswith(".") or _is_below_left_out(folder):
       continue
     if last in inside.get(folder, (last,)):
-      yield info
+      yield name, (int(size), json.loads(etag))
 
 
-def _once(files: dict[str, base.InputFile]) -> Iterator[base.InputFile]:
-  """Yields each file once, however many links lead to it.
+def _once(rows: list[bytes]) -> file_list.FileList:
+  """Returns each file once, however many links lead to it, sorted by name.
 
   A glob follows links to directories, so a link to a folder above would give
-  every file many times. The path without links is kept, else the first.
+  every file many times. The path without links is retained, else the first.
+
+  Args:
+    rows: Packed path without links, path if it has any, number of the pattern,
+      name, size and version; replaced meanwhile.
   """
-  real: dict[str, str] = {}
-  for path, file in files.items():
-    if file.is_remote:
-      yield file
-    else:
-      real[path] = os.path.realpath(path)
-  seen: set[str] = set()
-  for path in sorted(real, key=lambda path: (path != real[path], path)):
-    if real[path] not in seen:
-      seen.add(real[path])
-      yield files[path]
+  rows.sort()
+  num_files, last_path = 0, None
+  for row in rows:
+    real_path, link, _, name, size, version = file_list.unpack(row)
+    if real_path == last_path:
+      continue
+    last_path, path = real_path, link or real_path
+    kind = readers.by_name(path)
+    rows[num_files] = file_list.pack(name, path, size, version, *kind)
+    num_files += 1
+  del rows[num_files:]
+  rows.sort()
+  return file_list.FileList(rows)
 
 
 def _unreadable(error: OSError) -> None:

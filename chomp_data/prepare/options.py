@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a preparation: what they may be, and a store's identity."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -17,6 +18,7 @@ from chomp_data import schema
 from chomp_data.prepare import chats
 from chomp_data.prepare import duplicates as duplicates_lib
 from chomp_data.prepare import engines
+from chomp_data.prepare import file_list
 from chomp_data.prepare import filters
 from chomp_data.prepare import inputs as inputs_lib
 from chomp_data.prepare import option_fields
@@ -195,7 +197,7 @@ SECTIONS: tuple[type, ...] = (
 )
 
 
-def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
+def check(options: Options, *, has_output: bool = True) -> file_list.FileList:
   """Checks options, and finds the files to read.
 
   Returns:
@@ -223,13 +225,14 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
     else:
       destination.open_destination(options.output).check(overwrite=True)
 
-  files: list[base.InputFile] = []
+  files = file_list.FileList([])
 
   def discover() -> None:
+    nonlocal files
     skip: list[str] = []
     with contextlib.suppress(errors.StoreError):  # `check_output` raises it.
       skip = _paths_of(options.output) if has_output else []
-    files.extend(inputs_lib.discover(options.inputs, options.exclude, skip))
+    files = inputs_lib.discover(options.inputs, options.exclude, skip)
 
   checks = [lambda: _check_tokenizer(options), discover]
   for run_check in [*checks, check_output] if has_output else checks:
@@ -241,14 +244,15 @@ def check(options: Options, *, has_output: bool = True) -> list[base.InputFile]:
   return files
 
 
-def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
+def identity(
+  options: Options, files: Iterable[base.InputFile]
+) -> dict[str, Any]:
   """Returns what a second run must have in common to have nothing to do.
 
   Args:
     options: What is asked for.
     files: All, with their versions: first those that are read.
   """
-  listing = json.dumps([[f.name, f.size, f.version] for f in files])
   if options.train is None:
     info = tokenizers.make_tokenizer(options.tokenizer_spec).info
     tokenizer: Any = parts.tokenizer_hash(info)
@@ -257,11 +261,7 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     tokenizer = {"trained": dataclasses.asdict(options.train)}
   of_options = option_fields.identity(options)
   values = {
-    "inputs": {
-      "files": len(files),
-      "bytes": sum(file.size for file in files),
-      "sha256": hashlib.sha256(listing.encode()).hexdigest(),
-    },
+    "inputs": inputs_identity(files),
     "tokenizer": tokenizer,
     **{name: of_options[name] for name in _FIRST if name in of_options},
     **of_options,
@@ -269,6 +269,27 @@ def identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   if options.filter is not None:
     values["filter_sha256"] = filters.digest(options.filter)
   return values
+
+
+def inputs_identity(files: Iterable[base.InputFile]) -> dict[str, Any]:
+  """Returns how many files there are, their bytes, and the SHA-256 of a list.
+
+  The list is JSON, [[name, size, version], ...], hashed file by file.
+  """
+  digest, separator = hashlib.sha256(b"["), b""
+  num_files = num_bytes = 0
+  for file in files:
+    row = json.dumps([file.name, file.size, file.version]).encode()
+    digest.update(separator + row)
+    separator = b", "
+    num_files += 1
+    num_bytes += file.size
+  digest.update(b"]")
+  return {
+    "files": num_files,
+    "bytes": num_bytes,
+    "sha256": digest.hexdigest(),
+  }
 
 
 def comparable(prepared: Mapping[str, Any]) -> dict[str, Any]:

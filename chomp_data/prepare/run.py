@@ -36,6 +36,7 @@ from chomp_data.prepare import chats
 from chomp_data.prepare import detect
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
+from chomp_data.prepare import file_list
 from chomp_data.prepare import id_checks
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
@@ -179,8 +180,8 @@ def prepare(
       options.workers, options.engine_flags, paths.join(output.work, "engine")
     )
     stack.enter_context(contextlib.closing(engine))
-    identity = options_lib.comparable(options_lib.identity(options, files))
-    writer = json.dumps(identity, sort_keys=True)
+    prepared = options_lib.identity(options, files)
+    writer = json.dumps(options_lib.comparable(prepared), sort_keys=True)
     claim = output.claimed(hashlib.sha256(writer.encode()).hexdigest())
     # Where there is a store, nothing is written before it is known that another
     # one is asked for.
@@ -191,12 +192,10 @@ def prepare(
     resumes = options.overwrite or not holds_store
     run = _Run(options, output.work if resumes else "", engine, report)
     plan = _planned(run, files)
-    del files  # The plan has them, with their kinds and versions.
-    refused = {file for file, _ in plan.refused}
-    read = [file for file in plan.files if file not in refused]
-    prepared = options_lib.identity(
-      options, [*read, *(file for file, _ in plan.refused)]
-    )
+    # The plan knows their versions, and which are refused.
+    refused = (file for file, _ in plan.refused_files())
+    listed = itertools.chain(plan.read_files(), refused)
+    prepared["inputs"] = options_lib.inputs_identity(listed)
     store = _existing(run, plan, output, prepared)
     if store is not None:
       # A run may have been killed after its store was published.
@@ -240,30 +239,28 @@ def preview(
     yield document, labelled.encode(tokenizer, [document], read)
 
 
-def _planned(run: _Run, files: Sequence[base.InputFile]) -> input_plan.Plan:
+def _planned(run: _Run, files: file_list.FileList) -> input_plan.Plan:
   """Returns the pieces of all files, and which files are refused.
 
   Raises:
     PrepareError: If a file is refused and these are not skipped, if none can
       be opened, or if there are only tables of text.
   """
-  plan = input_plan.Plan(
-    input_plan.plan_files(
-      files,
-      run.options.shard_bytes,
-      run.options.read_options(),
-      run.work,
-      functools.partial(run.call, "plan"),
-    )
+  planned = input_plan.plan_files(
+    files,
+    run.options.shard_bytes,
+    run.options.read_options(),
+    run.work,
+    functools.partial(run.call, "plan"),
   )
+  plan = input_plan.Plan(files, planned)
   if run.options.on_error != "skip":
-    errors.PrepareError.raise_if([str(error) for _, error in plan.refused])
-  refused = {file for file, _ in plan.refused}
-  _check_tables_of_text([file for file in plan.files if file not in refused])
+    errors.PrepareError.raise_if([str(e) for e in plan.refused.values()])
+  _check_tables_of_text(plan)
   return plan
 
 
-def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
+def _check_tables_of_text(plan: input_plan.Plan) -> None:
   """Warns of CSV files, which are text: each is one document.
 
   Raises:
@@ -271,7 +268,7 @@ def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
   """
   tables = [
     file.path
-    for file in files
+    for file in plan.read_files()
     if file.kind == "text" and file.path.lower().endswith(_TABLES_OF_TEXT)
   ]
   if not tables:
@@ -280,7 +277,7 @@ def _check_tables_of_text(files: Sequence[base.InputFile]) -> None:
     "For a document a row, convert it to Parquet, as pandas does:"
     " read_csv(...).to_parquet(...)."
   )
-  if len(tables) == len(files):
+  if len(tables) == len(plan.files) - len(plan.refused):
     raise errors.PrepareError(
       f"`--input` must hold documents, got only tables of text: {tables[0]}"
       f"{f' and {len(tables) - 1:,} more' if len(tables) > 1 else ''}. {advice}"
@@ -461,7 +458,7 @@ def _rejected(
 ) -> rejections.Rejections:
   """Returns all that was left out: files first, then by the order of parts."""
   rejected = rejections.Rejections()
-  for file, error in plan.refused:
+  for file, error in plan.refused_files():
     rejected.add(file.name, None, error)
   for row in rows:
     rejected.join(rejections.Rejections(**row.skipped))

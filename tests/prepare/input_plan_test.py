@@ -3,15 +3,22 @@
 """What is found of inputs is saved, checked when it is read, and made again."""
 
 import dataclasses
+import itertools
+import tracemalloc
 
 import pytest
 
 from chomp_data.prepare import detect
+from chomp_data.prepare import file_list
 from chomp_data.prepare import input_plan
 from chomp_data.prepare import inputs
+from chomp_data.prepare import options as options_lib
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import run
+from chomp_data.prepare.reading import base
+from chomp_data.storage import bucket
+from chomp_data.storage import storage
 
 READ = records.ReadOptions(raw=False)
 
@@ -34,7 +41,7 @@ def calls(monkeypatch):
 def plan(root, work):
   files = inputs.discover([str(root)], [])
   planned = list(input_plan.plan_files(files, 64, READ, str(work), map))
-  pieces = input_plan.Plan(planned).pieces
+  pieces = input_plan.Plan(files, planned).pieces
   return planned, list(input_plan.number(pieces, str(work), map))
 
 
@@ -115,3 +122,67 @@ def test_numbers_of_lines_go_on_through_the_pieces_of_a_file(root):
     before = [own for own in pieces if own.file == piece.file]
     before = before[: before.index(piece)]
     assert piece.first == 1 + sum(readers.count(own) for own in before)
+
+
+def listed(count):
+  """What a listing says of many objects."""
+  for i in range(count):
+    yield storage.ObjectInfo(
+      f"part-{i // 1_000:04}/{i:08}.parquet",
+      2**20,
+      f'"{i:032x}"',
+      f'"{i:032x}"',
+    )
+
+
+def looked_at(task):
+  """The files of a task, each with another version and one piece."""
+  return [
+    detect.PlannedFile(
+      dataclasses.replace(file, version=f"{i:016}"), ((0, 1, 0, file.size),)
+    )
+    for i, file in enumerate(task.files)
+  ]
+
+
+def most_bytes_of_plan(monkeypatch, count):
+  """Lists, plans and identifies objects; returns the peak of memory."""
+  monkeypatch.setattr(bucket.BucketStorage, "list", lambda self: listed(count))
+  monkeypatch.setattr(input_plan, "look", looked_at)
+  options = options_lib.Options(("s3://bucket/corpus",), "")
+  tracemalloc.start()
+  try:
+    files = inputs.discover(options.inputs, [])
+    options_lib.inputs_identity(files)
+    planned = input_plan.plan_files(files, 2**20, READ, "", map)
+    plan = input_plan.Plan(files, planned)
+    refused = (file for file, _ in plan.refused_files())
+    options_lib.inputs_identity(itertools.chain(plan.read_files(), refused))
+    assert len(plan.pieces) == count
+    return tracemalloc.get_traced_memory()[1]
+  finally:
+    tracemalloc.stop()
+
+
+def test_planning_takes_few_bytes_of_memory_per_file(monkeypatch):
+  few, many = (
+    most_bytes_of_plan(monkeypatch, count) for count in (2_500, 12_500)
+  )
+  assert (many - few) / 10_000 < 300
+
+
+def test_packed_files_are_sorted_by_name_and_path():
+  names = ["a", "a!", "a/b", "ab", "\x01", "\u00e9", "\U0001f600", "\uffff"]
+  files = [
+    base.InputFile(name, path, i, version, "text", "none")
+    for i, (name, path, version) in enumerate(
+      itertools.product(names, [*names, "\udce9"], (None, 1, '"1"'))
+    )
+  ]
+  rows = [file_list.pack_file(file) for file in reversed(files)]
+  packed = file_list.FileList(sorted(rows))
+  key = lambda file: (file.name, file.path)  # noqa: E731
+  assert list(map(key, packed)) == sorted(map(key, files))
+  assert set(packed) == set(files)
+  packed[3] = files[0]
+  assert packed[3:5] == [files[0], packed[4]]
