@@ -22,11 +22,14 @@ from chomp_data.prepare import lazy
 from chomp_data.prepare import readers
 from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
-from chomp_data.prepare.reading import saved_datasets
 from chomp_data.storage import opening
 from chomp_data.storage import storage
+from chomp_data.stores.samples import saved_datasets
 
 SHARD_BYTES = 32 * 2**20
+
+# Beside the state of a saved dataset; a state alone may be a document.
+_DATASET_INFO = "dataset_info.json"
 
 
 def discover(
@@ -135,10 +138,24 @@ def _files_below(directory: str) -> Iterator[str]:
   for folder, folders, names in os.walk(directory, onerror=_unreadable):
     folders[:] = sorted(f for f in folders if not _is_left_out(f))
     # Of a saved dataset, only the files that it lists.
-    for name in saved_datasets.files_of(folder, names) or sorted(names):
+    for name in _saved_files(folder, names) or sorted(names):
       path = os.path.join(folder, name)
       if not name.startswith(".") and _is_input(path):
         yield path
+
+
+def _saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
+  """Returns the files that a saved dataset lists; None of other directories.
+
+  Raises:
+    PrepareError: If it holds splits, or what it says of its files is wrong.
+  """
+  try:
+    if saved_datasets.is_saved(folder, names) and _DATASET_INFO in names:
+      return saved_datasets.data_files(folder, names)
+  except errors.StoreError as error:
+    raise errors.PrepareError(str(error)) from error
+  return None
 
 
 def _objects(url: str) -> Iterator[_Match]:
@@ -197,7 +214,7 @@ def _objects_below(
   def files_of(folder: str) -> list[str]:
     where = root.url(folder) if folder else root.path
     names = inside[folder]
-    return saved_datasets.files_of(where, names) or names
+    return _saved_files(where, names) or names
 
   inside = dict(
     zip(inside, scratch.mapped(files_of, list(inside)), strict=True)

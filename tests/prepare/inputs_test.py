@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs: which files, called what, in which order and groups."""
 
+import json
 import os
 
 import pytest
@@ -135,3 +136,20 @@ def test_a_broken_link_is_an_error_unless_it_is_excluded(tmp_path):
     inputs.discover([str(tmp_path / "*.txt")], [])
   found = inputs.discover([str(tmp_path / "*.txt")], ["b.txt"])
   assert [file.name for file in found] == ["a.txt"]
+
+
+def test_a_saved_dataset_that_is_a_selection_is_refused(tmp_path):
+  """Its files hold other rows than the dataset, in another order."""
+  (tmp_path / "a.arrow").write_bytes(b"rows")
+  (tmp_path / "dataset_info.json").write_text("{}")
+  state = {
+    "_data_files": [{"filename": "a.arrow"}],
+    "_indices_data_files": [{"filename": "indices.arrow"}],
+  }
+  (tmp_path / "state.json").write_text(json.dumps(state))
+  with pytest.raises(errors.PrepareError, match="flatten_indices"):
+    inputs.discover([str(tmp_path)], [])
+  del state["_indices_data_files"]
+  (tmp_path / "state.json").write_text(json.dumps(state))
+  (file,) = inputs.discover([str(tmp_path)], [])
+  assert file.name == "a.arrow"

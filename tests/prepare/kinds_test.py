@@ -351,7 +351,9 @@ def test_of_a_saved_directory_only_its_own_files_are_read(tmp_path):
   (path / "cache-0123.arrow").write_bytes(b"left by map")
   assert len(corpora.planned(path)) == 3
   (path / "data-00001-of-00003.arrow").unlink()
-  with pytest.raises(errors.PrepareError, match="got no data-00001-of-00003"):
+  with pytest.raises(
+    errors.PrepareError, match=r"data-00001-of-00003\.arrow must exist"
+  ):
     corpora.planned(path)
 
 

@@ -20,9 +20,9 @@ import pytest
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
+from chomp_data.prepare import inputs
 from chomp_data.prepare import part_files
 from chomp_data.prepare import run
-from chomp_data.prepare.reading import saved_datasets
 from chomp_data.reference import checkpoint_sums
 from chomp_data.storage import checksums
 from chomp_data.storage import relative_names
@@ -211,7 +211,7 @@ def read_samples(root):
 
 
 def read_saved_text(root):
-  return saved_datasets.files_of(str(root), sorted(os.listdir(root)))
+  return [file.name for file in inputs.discover([str(root)], [])]
 
 
 def sums(root):

@@ -845,7 +845,7 @@ def test_a_state_that_names_no_files_or_others(tmp_path):
   for state, message in (
     ({}, "state.json must name the dataset's files"),
     ([], "state.json must name the dataset's files"),
-    ({"_data_files": []}, "must name the files of samples, got none"),
+    ({"_data_files": []}, "must name the files of the dataset, got none"),
     ({"_data_files": [{"filename": "../a"}]}, "must name files beside it"),
     ({"_data_files": [{"filename": "b"}]}, "b must exist, as state.json says"),
     (good | {"_indices_data_files": [{"filename": "i"}]}, "flatten_indices"),

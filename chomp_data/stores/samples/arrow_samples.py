@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 from typing import Any
@@ -32,9 +31,8 @@ from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.samples import arrow_columns
 from chomp_data.stores.samples import sample_fields
+from chomp_data.stores.samples import saved_datasets
 
-_STATE = "state.json"
-_SPLITS = "dataset_dict.json"
 _NAME = "samples_arrow"
 # Where batches are and how large samples are, so that opening maps one file.
 _SIZES_NAME = "samples_arrow_sizes"
@@ -51,17 +49,8 @@ def is_saved(path: pathlib.Path) -> bool:
   Raises:
     StoreError: If it holds several splits.
   """
-  if (path / _SPLITS).is_file():
-    try:
-      names = json.loads((path / _SPLITS).read_bytes())["splits"]
-      splits = [str(name) for name in names] or ["?"]
-    except (OSError, ValueError, KeyError, TypeError):
-      splits = ["?"]
-    raise errors.StoreError(
-      f"{path} must be one split of a dataset, got {', '.join(splits)}. Name"
-      f" one, as {path / splits[0]}."
-    )
-  return (path / _STATE).is_file()
+  names = [name for name in saved_datasets.NAMES if (path / name).is_file()]
+  return saved_datasets.is_saved(str(path), names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,51 +273,16 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
     StoreError: If `state.json` is damaged, or names others than files beside
       it.
   """
-  try:
-    state = json.loads((path / _STATE).read_bytes())
-    names = tuple(entry["filename"] for entry in state["_data_files"])
-    indices = state.get("_indices_data_files")
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-    raise errors.StoreError(
-      f"{path / _STATE} must name the dataset's files, got"
-      f" {record_files.first_line(error)}. Save the dataset again."
-    ) from error
-  if indices:
-    raise errors.StoreError(
-      f"{path} must hold its samples in order, got a selection of them by"
-      " another file. Save `flatten_indices()` of it."
-    )
-  # From the listing: their status is not asked for.
+  # From the listing: their status is not asked for, but of links.
   with os.scandir(path) as entries:
-    regular = {
-      entry.name for entry in entries if entry.is_file(follow_symlinks=False)
+    is_link = {
+      entry.name: entry.is_symlink() for entry in entries if entry.is_file()
     }
+  names = saved_datasets.data_files(str(path), is_link)
   for name in names:
-    if not relative_names.is_part(name):
-      raise errors.StoreError(
-        f"{path / _STATE} must name files beside it, got"
-        f" {relative_names.brief(name)}. Save the dataset again."
-      )
-    if (
-      name not in regular
-      and not relative_names.path_below(path, name, path / _STATE).is_file()
-    ):
-      raise errors.StoreError(
-        f"{path / name} must exist, as {_STATE} says. Restore it, or save the"
-        " dataset again."
-      )
-  if not names:
-    raise errors.StoreError(
-      f"{path / _STATE} must name the files of samples, got none. Save a"
-      " dataset that is not empty."
-    )
-  if len(set(names)) < len(names):
-    # 'data-00000-of' and 'data-00001-of' differ in one bit.
-    raise errors.StoreError(
-      f"{path / _STATE} must name each file once, got {', '.join(names)}."
-      f" {record_files.RESTORE}"
-    )
-  return names
+    if is_link[name]:
+      relative_names.path_below(path, name, path / saved_datasets.STATE)
+  return tuple(names)
 
 
 def _batches(file: arrow_columns.MappedFile) -> list[Any]:
