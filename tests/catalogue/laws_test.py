@@ -477,21 +477,25 @@ _OF_ROWS = [
 ]
 
 
+# Fields of each number of axes; all kinds plan their columns alike.
+_COLUMNS = ("bin_ffd_block", "targets_of_mix", "columns", "pairs")
+
+
 @pytest.mark.parametrize(
-  ("layout", "others"),
+  ("layout", "few"),
   [
-    ("interleaved", False),
-    ("sequence", False),
-    pytest.param("interleaved", True, marks=pytest.mark.slow),
-    pytest.param("sequence", True, marks=pytest.mark.slow),
+    ("interleaved", runs.FEW),
+    ("sequence", _COLUMNS),
+    pytest.param("interleaved", (), marks=pytest.mark.slow),
+    pytest.param("sequence", (), marks=pytest.mark.slow),
   ],
 )
-def test_real_processes_hold_the_global_batches_together(root, layout, others):
+def test_real_processes_hold_the_global_batches_together(root, layout, few):
   """Two JAX processes of two devices each, all runs after each other."""
   names = [
     name
     for name in _OF_ROWS
-    if (name not in runs.FEW) == others
+    if name in (few or _OF_ROWS)
     and runs.data_of(name, root).get("balance") is None
   ]
   every = [runs.data_of(name, root) for name in names]
@@ -823,50 +827,53 @@ def test_one_program_a_shape(pipe):
 
 # Other processes of the same config.
 
-_DIGESTS = """
-import json, pathlib, sys
-import chomp_data
-from tests.catalogue import runs
-from tests.golden import measuring
 
-root = pathlib.Path(sys.argv[1])
-found = {}
-for name in sys.argv[2:]:
-  pipe = chomp_data.build(runs.data_of(name, root))
-  found[name] = [measuring.digest(pipe.batch(s)) for s in runs.steps_of(pipe)]
-print(json.dumps(found))
+@pytest.mark.parametrize(
+  "names",
+  [runs.FEW, pytest.param(runs.NAMES, marks=pytest.mark.slow)],
+  ids=["few", "all"],
+)
+def test_other_processes_give_the_same_batches(root, built, names):
+  """With other hashes of strings, and without compiled loops."""
+  halves = [names[::2], names[1::2]]
+  digests = processes.call(
+    "tests.loading.distributed_worker:digests",
+    [{"names": own, "root": str(root)} for own in halves],
+  )
+  check_digests(built, names, dict(collections.ChainMap(*digests)))
+
+
+_DIGESTS = """
+import json, sys
+from tests.loading import distributed_worker
+
+root, *names = sys.argv[1:]
+print(json.dumps(distributed_worker.digests(names, root)))
 """
 
 
-@pytest.mark.parametrize(
-  ("kernels", "names"),
-  [
-    ("off", runs.FEW),
-    pytest.param("off", runs.NAMES, marks=pytest.mark.slow),
-    pytest.param("now", runs.NAMES, marks=pytest.mark.slow),
-  ],
-  ids=["off, few", "off", "now"],
-)
-def test_another_process_gives_the_same_batches(
-  root, built, kernels, names, tmp_path
+@pytest.mark.slow
+def test_a_process_with_compiled_loops_gives_the_same_batches(
+  root, built, tmp_path
 ):
-  """With other hashes of strings, with compiled loops and without."""
   done = subprocess.run(
-    [sys.executable, "-c", _DIGESTS, str(root), *names],
+    [sys.executable, "-c", _DIGESTS, str(root), *runs.NAMES],
     cwd=REPOSITORY,
     env={
       **os.environ,
-      "CHOMP_DATA_KERNELS": kernels,
-      "PYTHONHASHSEED": "7" if kernels == "off" else "8",
+      "CHOMP_DATA_KERNELS": "now",
       "XDG_CACHE_HOME": str(tmp_path),
     },
     capture_output=True,
     text=True,
     check=True,
   )
-  found = json.loads(done.stdout)
-  assert sorted(found) == sorted(names)
-  for name in found:
+  check_digests(built, runs.NAMES, json.loads(done.stdout))
+
+
+def check_digests(built, names, digests):
+  assert sorted(digests) == sorted(names)
+  for name, wanted in digests.items():
     pipe = built(name)
     steps = runs.steps_of(pipe)
-    assert found[name] == [measuring.digest(pipe.batch(s)) for s in steps]
+    assert wanted == [measuring.digest(pipe.batch(s)) for s in steps]

@@ -9,7 +9,7 @@ from tests import in_process
 
 def test_a_student_comes_close_to_its_teacher(tmp_path):
   done = in_process.run_tool(
-    "examples/distill.py", f"--workdir={tmp_path}", "--steps=150"
+    "examples/distill.py", f"--workdir={tmp_path}", "--steps=60"
   )
   assert not done.returncode, done.stderr[-3000:]
   first, last = map(

@@ -19,6 +19,7 @@ from chomp_data.loading import batches
 from chomp_data.loading import checkpoint
 from chomp_data.loading import workers
 from tests.catalogue import runs
+from tests.golden import measuring
 
 # Where they cannot help, too.
 workers.may_help = lambda *_: True
@@ -138,6 +139,21 @@ def read_each(
       batches = itertools.islice(it, count)
       found.append({i: held_pieces(batch) for i, batch in enumerate(batches)})
   return found
+
+
+def digests(names: list[str], root: str) -> dict[str, list[str]]:
+  """Returns hashes of single batches of several runs.
+
+  Args:
+    names: Of the catalogue of runs.
+    root: The directory of their corpora.
+  """
+  hashes = {}
+  for name in names:
+    pipe = chomp_data.build(runs.data_of(name, pathlib.Path(root)))
+    steps = runs.steps_of(pipe)
+    hashes[name] = [measuring.digest(pipe.batch(step)) for step in steps]
+  return hashes
 
 
 class _AsItIs(grain.transforms.Map):

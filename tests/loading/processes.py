@@ -3,7 +3,8 @@
 """JAX processes that stay: a start costs 2 CPU seconds, most jobs much less.
 
 `call` runs a function once in each process of a set. A set is started when it
-is first asked for, and ends with the tests. Processes that are killed, or that
+is first asked for, and ends with the tests. Each process has other hashes of
+strings, and none has compiled loops. Processes that are killed, or that
 disagree, need sets of their own.
 """
 
@@ -41,7 +42,9 @@ class ProcessSet:
         cwd=_ROOT,
         env={
           **os.environ,
+          "CHOMP_DATA_KERNELS": "off",
           "JAX_PLATFORMS": "cpu",
+          "PYTHONHASHSEED": str(i + 7),
           "PYTHONPATH": str(_ROOT),
           "XLA_FLAGS": f"--xla_force_host_platform_device_count={num_devices}",
         },

@@ -154,8 +154,9 @@ class EndingAtOnce(grain.transforms.Map):
 
 
 def test_a_worker_that_ended_before_its_batches_were_asked_for_is_an_error(
-  data,
+  data, monkeypatch
 ):
+  monkeypatch.setattr(reader, "DEAD_WORKER_GRACE_S", 0.5)
   options = {**data, "epochs": None, "worker_count": 1, "timeout_s": 60.0}
   before = set(multiprocessing.active_children())
   with iterators.make_iterator(options, operations=[EndingAtOnce()]) as it:
@@ -191,7 +192,7 @@ def test_workers_that_take_long_to_start_are_not_dead_ones(
   """Until a start returns, Python does not list its process."""
   main = types.ModuleType("__main__")
   main.__file__ = str(tmp_path / "program.py")
-  (tmp_path / "program.py").write_text("import time\ntime.sleep(3)\n")
+  (tmp_path / "program.py").write_text("import time\ntime.sleep(1.2)\n")
   monkeypatch.setitem(sys.modules, "__main__", main)
   monkeypatch.setattr(reader, "DEAD_WORKER_GRACE_S", 0.5)
   options = {**data, "epochs": None, "worker_count": 1}
@@ -199,7 +200,7 @@ def test_workers_that_take_long_to_start_are_not_dead_ones(
     began = time.monotonic()
     next(it)
     # Longer than the patience, or this test tells nothing.
-    assert time.monotonic() - began > 3
+    assert time.monotonic() - began > 1.2
 
 
 def test_a_worker_that_is_killed_is_told_with_its_signal():

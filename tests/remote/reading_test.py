@@ -233,20 +233,29 @@ def test_a_process_ends_at_once_while_its_server_fails(s3_bucket, tmp_path):
   )
   url = store_kinds.upload(tmp_path / "store", f"{s3_bucket.root}/store")
   code = (
-    "import sys, time\n"
+    "import sys\n"
     "import numpy as np\n"
     "from chomp_data import stores\n"
     "store = stores.open_store(sys.argv[1])\n"
     "store.prefetch(np.arange(50) * 128, np.full(50, 128))\n"
-    "time.sleep(1.0)\n"
+    "sys.stdin.readline()\n"
     "print('end', flush=True)\n"
   )
   s3_bucket.fault = lambda request: 503 if "tokens/c" in request.name else None
   process = subprocess.Popen(
     [sys.executable, "-c", code, url],
+    stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])},
   )
+  until = time.monotonic() + 30.0
+  names = set()
+  while len(s3_bucket.reads("tokens/c")) == len(names):  # None tried again.
+    names = {request.name for request in s3_bucket.reads("tokens/c")}
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  process.stdin.write(b"\n")
+  process.stdin.flush()
   assert process.stdout.readline() == b"end\n"
   began = time.monotonic()
   process.communicate()
