@@ -24,23 +24,20 @@ Open points of the definition, and what is done here:
    column 0, filler only at the end of the row. The definition fixes only the
    segments.
 2. Positions restart at 0 in each segment (`reset_positions=True`), or are
-   columns. Positions of padding are `pad_position` (None: the column).
+   columns. Those of padding are columns.
 3. BOS and EOS added at read time (`bos_id`, `eos_id`) are part of each half and
-   count towards its length. BOS is never a label; EOS is one
-   (`train_on_eos`).
+   count towards its length. BOS is never a label; EOS is one.
 4. An answer's first token is trained on where a token (prompt or BOS) stands
    before it in its half, else not. An answer without tokens trains nothing
    (except EOS).
 5. truncate_prompt removes the fewest tokens that make the pair fit: the excess
    over S, halved, rounded up. One position may then stay empty. Added BOS is
-   kept, and so are the first `keep_first` tokens of the prompt (0; 1 for a BOS
-   in the store). At least `min_prompt` (0) of the other tokens stay. A pair
-   that does not fit then is dropped and counted.
+   kept. At least one token of the prompt stays. A pair that does not fit then
+   is dropped and counted.
 6. Both halves share one list of prompt tokens. Templates whose renderings of
    the two prompts differ are not modelled.
-7. A removed pair (`removed_documents`): its tokens stay in place, it is trained
-   on nowhere, and its `pair_mask` is False (`removed="mask"`); with "pad" its
-   positions are padding (segment 0) and other pairs keep segments, columns and
+7. The positions of a removed pair (`removed_documents`) are padding (segment
+   0), its `pair_mask` is False, and other pairs keep segments, columns and
    slots. The definition only says that both halves are removed.
 8. A batch without any pair has loss 0 (the mean would be undefined).
 9. The log-probability of an answer is the sum over its tokens, not the mean.
@@ -64,16 +61,7 @@ def half_lengths(pair, *, bos_id=None, eos_id=None):
   return extra + len(chosen), extra + len(rejected)
 
 
-def fit_pairs(
-  pairs,
-  seq_len,
-  *,
-  long_pairs="drop",
-  bos_id=None,
-  eos_id=None,
-  keep_first=0,
-  min_prompt=0,
-):
+def fit_pairs(pairs, seq_len, *, long_pairs="drop", bos_id=None, eos_id=None):
   """Drops or truncates pairs longer than a row.
 
   Args:
@@ -81,7 +69,6 @@ def fit_pairs(
     seq_len: int S.
     long_pairs: "drop" or "truncate_prompt".
     bos_id, eos_id: int ids added at read time, or None.
-    keep_first, min_prompt: see note 5.
 
   Returns:
     dict: "pairs" (list as long as the input: the pair to be placed, or None if
@@ -101,18 +88,17 @@ def fit_pairs(
       cut.append(0)
       continue
     lost = (excess + 1) // 2
-    if long_pairs == "drop" or len(prompt) - keep_first - lost < min_prompt:
+    if long_pairs == "drop" or len(prompt) - lost < 1:
       placed.append(None)
       dropped.append(number)
       cut.append(0)
       continue
-    prompt = prompt[:keep_first] + prompt[keep_first + lost :]
-    placed.append((prompt, chosen, rejected))
+    placed.append((prompt[lost:], chosen, rejected))
     cut.append(lost)
   return {"pairs": placed, "dropped": dropped, "cut": cut}
 
 
-def half(prompt, answer, *, bos_id=None, eos_id=None, train_on_eos=True):
+def half(prompt, answer, *, bos_id=None, eos_id=None):
   """One half: its tokens, and which of them are labels.
 
   Returns:
@@ -132,7 +118,7 @@ def half(prompt, answer, *, bos_id=None, eos_id=None, train_on_eos=True):
     label.append(True)
   if eos_id is not None:
     tokens.append(int(eos_id))
-    label.append(train_on_eos)
+    label.append(True)
   if label:
     label[0] = False
   return tokens, label
@@ -150,13 +136,10 @@ def pack_rows(
   pair_slots=64,
   *,
   pad_id=0,
-  pad_position=0,
   bos_id=None,
   eos_id=None,
-  train_on_eos=True,
   reset_positions=True,
   removed_documents=(),
-  removed="mask",
 ):
   """Places pairs in rows.
 
@@ -167,29 +150,21 @@ def pack_rows(
     seq_len: int S.
     pair_slots: int P.
     pad_id: int, id of padding.
-    pad_position: int, position of padding, or None: its column.
-    bos_id, eos_id, train_on_eos: see note 3.
+    bos_id, eos_id: see note 3.
     reset_positions: see note 2.
     removed_documents: numbers of documents with a tombstone.
-    removed: "mask" or "pad", see note 7.
 
   Returns:
     dict of arrays: "tokens", "segment_ids", "positions" int32[B, S];
     "loss_mask" bool[B, S] (True at i where the token at i + 1, of the same
-    half, is trained on); "pair_mask" bool[B, P]; "pair" int64[B, P] (number
-    of the pair, -1 = none; also where a pair is removed).
+    half, is trained on); "pair_mask" bool[B, P].
   """
-  if removed not in ("mask", "pad"):
-    raise ValueError("removed")
   rows = len(packing)
   tokens = np.full((rows, seq_len), pad_id, np.int32)
   segments = np.zeros((rows, seq_len), np.int32)
-  positions = np.zeros((rows, seq_len), np.int32)
-  for i in range(seq_len):
-    positions[:, i] = i if pad_position is None else pad_position
+  positions = np.tile(np.arange(seq_len, dtype=np.int32), (rows, 1))
   loss_mask = np.zeros((rows, seq_len), bool)
   pair_mask = np.zeros((rows, pair_slots), bool)
-  pair_number = np.full((rows, pair_slots), -1, np.int64)
   for row, numbers in enumerate(packing):
     if len(numbers) > pair_slots:
       raise ValueError(f"row {row} has more pairs than slots")
@@ -200,25 +175,18 @@ def pack_rows(
       prompt, chosen, rejected = pairs[number]
       removed_pair = is_removed(number, removed_documents)
       pair_mask[row, p] = not removed_pair
-      pair_number[row, p] = number
       for side, answer in enumerate((chosen, rejected)):
-        ids, label = half(
-          prompt,
-          answer,
-          bos_id=bos_id,
-          eos_id=eos_id,
-          train_on_eos=train_on_eos,
-        )
+        ids, label = half(prompt, answer, bos_id=bos_id, eos_id=eos_id)
         if column + len(ids) > seq_len:
           raise ValueError(f"row {row} is too long")
         for k in range(len(ids)):
           c = column + k
-          if removed_pair and removed == "pad":
+          if removed_pair:
             continue
           tokens[row, c] = ids[k]
           segments[row, c] = 2 * p + 1 + side
           positions[row, c] = k if reset_positions else c
-          if k + 1 < len(ids) and label[k + 1] and not removed_pair:
+          if k + 1 < len(ids) and label[k + 1]:
             loss_mask[row, c] = True
         column += len(ids)
   return {
@@ -227,51 +195,25 @@ def pack_rows(
     "positions": positions,
     "loss_mask": loss_mask,
     "pair_mask": pair_mask,
-    "pair": pair_number,
   }
 
 
-def pad_pairs(
-  pairs,
-  numbers,
-  length=None,
-  *,
-  pad_id=0,
-  bos_id=None,
-  eos_id=None,
-  train_on_eos=True,
-):
+def pad_pairs(pairs):
   """The usual batch of padded pairs: one half a row.
 
   Args:
-    pairs: as in `pack_rows`.
-    numbers: list of N pair numbers.
-    length: int L, or None: the longest half.
-    pad_id, bos_id, eos_id, train_on_eos: as in `pack_rows`.
+    pairs: list of N (prompt, chosen, rejected), lists of ints.
 
   Returns:
     dict of arrays, [N, 2, L] with chosen at 0 and rejected at 1: "tokens",
     "segment_ids" (1, 0 = padding), "positions" int32; "loss_mask" bool.
   """
-  halves = []
-  for number in numbers:
-    prompt, chosen, rejected = pairs[number]
-    halves.append(
-      [
-        half(
-          prompt,
-          answer,
-          bos_id=bos_id,
-          eos_id=eos_id,
-          train_on_eos=train_on_eos,
-        )
-        for answer in (chosen, rejected)
-      ]
-    )
-  if length is None:
-    length = max([1] + [len(ids) for two in halves for ids, _ in two])
-  shape = (len(numbers), 2, length)
-  tokens = np.full(shape, pad_id, np.int32)
+  halves = [
+    [half(prompt, answer) for answer in (chosen, rejected)]
+    for prompt, chosen, rejected in pairs
+  ]
+  shape = (len(pairs), 2, max(len(ids) for two in halves for ids, _ in two))
+  tokens = np.zeros(shape, np.int32)
   segments = np.zeros(shape, np.int32)
   positions = np.zeros(shape, np.int32)
   loss_mask = np.zeros(shape, bool)
@@ -404,45 +346,34 @@ def dpo_packed(log_probs, reference, loss_mask, segment_ids, pair_mask, beta):
 
   Args:
     log_probs: float64[B, S], of the policy; at i: that of the token at i + 1.
-    reference: float64[B, S] likewise, or float64[B, P, 2]: sums over the
-      answers, one a half (from columns per document).
+    reference: float64[B, P, 2], sums over the answers, one a half (from
+      columns per document).
     loss_mask: bool[B, S].
     segment_ids: int[B, S].
     pair_mask: bool[B, P].
     beta: float.
 
   Returns:
-    dict: "loss" (float), "losses" float64[B, P] (0 where there is no pair),
-    "margins" float64[B, P] (likewise), "gradient" float64[B, S] (of the loss,
-    by log_probs).
+    dict: "loss" (float), "gradient" float64[B, S] (of the loss, by log_probs).
   """
   pair_mask = np.asarray(pair_mask)
   rows, slots = pair_mask.shape
   policy = segment_sums(log_probs, loss_mask, segment_ids, slots)
   reference = np.asarray(reference, np.float64)
-  if reference.ndim == 2:
-    reference = segment_sums(reference, loss_mask, segment_ids, slots)
   pairs = int(pair_mask.sum())
-  losses = np.zeros((rows, slots), np.float64)
-  margins = np.zeros((rows, slots), np.float64)
+  loss = 0.0
   gradient = np.zeros(np.shape(log_probs), np.float64)
   for row in range(rows):
     for p in range(slots):
       if not pair_mask[row, p]:
         continue
       ratio = policy[row, p] - reference[row, p]
-      margins[row, p] = beta * (ratio[0] - ratio[1])
-      losses[row, p] = -log_sigmoid(margins[row, p])
-      slope = -beta * sigmoid(-margins[row, p]) / pairs
+      margin = beta * (ratio[0] - ratio[1])
+      loss -= log_sigmoid(margin) / pairs
+      slope = -beta * sigmoid(-margin) / pairs
       for i in range(gradient.shape[1]):
         if loss_mask[row, i] and segment_ids[row, i] == 2 * p + 1:
           gradient[row, i] = slope
         if loss_mask[row, i] and segment_ids[row, i] == 2 * p + 2:
           gradient[row, i] = -slope
-  loss = losses.sum() / pairs if pairs else 0.0
-  return {
-    "loss": float(loss),
-    "losses": losses,
-    "margins": margins,
-    "gradient": gradient,
-  }
+  return {"loss": float(loss), "gradient": gradient}

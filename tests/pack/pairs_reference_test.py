@@ -128,7 +128,6 @@ def test_batches_are_those_of_the_reference(tmp_path, rows, seed):
     pairs,
     48,
     long_pairs=rows.get("long_pairs", "drop"),
-    min_prompt=1,
     **added,
   )
   report = pipe.sources["text"].report()
@@ -147,10 +146,8 @@ def test_batches_are_those_of_the_reference(tmp_path, rows, seed):
       packing,
       48,
       slots,
-      pad_position=None,
       reset_positions=rows.get("reset_positions", True),
       removed_documents=removed,
-      removed="pad",
       **added,
     )
     for name in ("tokens", "segment_ids", "loss_mask", "pair_mask"):
@@ -202,7 +199,7 @@ def float64(model):
 
 def padded(batch_pairs):
   """Returns a batch of padded halves, with the fields that a loss takes."""
-  pad = pairs_reference.pad_pairs(batch_pairs, range(len(batch_pairs)))
+  pad = pairs_reference.pad_pairs(batch_pairs)
   count, _, length = pad["tokens"].shape
   flat = {name: value.reshape(2 * count, length) for name, value in pad.items()}
   return flat

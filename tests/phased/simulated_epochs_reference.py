@@ -14,34 +14,29 @@ the packing and the order of ties are arguments.
 
 Open points of the definition, and what is done here:
 
-1. "until they hold t / T": the document that crosses the share is taken
-   (`crossing="include"`), so the selection holds at least t / T and less than
-   t / T plus one document. `crossing="exclude"` stops before it.
+1. "until they hold t / T": the document that crosses the share is taken, so
+   the selection holds at least t / T and less than t / T plus one document.
 2. Equal hashes: "one hash threshold" cannot separate them, so all documents
-   at or below the last taken hash are selected (`ties="threshold"`).
-   `ties="index"` takes equal hashes in order of document number and may take
-   only some of them.
+   at or below the last taken hash are selected.
 3. Documents without tokens are selected iff the threshold covers them. At
    t = T, empty documents after the last document with tokens are therefore
    NOT selected, though "everything" could be meant. A source without any
    token selects nothing.
-4. With a split, "its tokens" may be those of the split or of the whole source
-   (`share_of="eligible"` or `"all"`); `eligible` marks the split's documents.
+4. With a split, "its tokens" are those of the split: its documents alone are
+   given.
 5. Whether token counts include added BOS and EOS, what a packer drops
    (`long_documents`) or a tombstone removes: give the counts that are meant.
    The bound below assumes that a pass takes exactly the given counts.
 6. The hash has no seed in the definition, and "source" may be a name or a
    store; hash values are arguments, so nothing is assumed.
-7. "A run of t tokens": tokens that rows hold without filler (default), or
-   positions (`run_cost`). It ends with the row (or with `batch_rows`, the
-   step) that reaches t.
-8. "Less than one row": fewer than seq_len selected tokens (default). A bin
-   packer makes a row of any document, so `enough` can say otherwise.
+7. "A run of t tokens": tokens that rows hold without filler. It ends with the
+   step that reaches t.
+8. "Less than one row": fewer than seq_len selected tokens.
 9. "The numbers of passes agree to within the longest document and one row per
-   source" has no unit. See `agreement`: the literal bound in tokens of the
-   selected source, and a bound that is proved there, are both returned. The
-   literal one can fail where a source is passed over more than once, because
-   the extra tokens of the crossing document are then met in every pass.
+   source" has no unit. See `agreement`, which returns a bound that is proved
+   there. The literal one, in tokens of the selected source, can fail where a
+   source is passed over more than once, because the extra tokens of the
+   crossing document are then met in every pass.
 10. Sources repeat for ever here; exhaustion policies and changes of weights
     (stages) are not modelled.
 """
@@ -55,17 +50,7 @@ def check_tokens(target_tokens, run_tokens):
     raise ValueError("run_tokens must be in 1 .. target_tokens")
 
 
-def select_documents(
-  token_counts,
-  hashes,
-  target_tokens,
-  run_tokens,
-  *,
-  eligible=None,
-  share_of="eligible",
-  crossing="include",
-  ties="threshold",
-):
+def select_documents(token_counts, hashes, target_tokens, run_tokens):
   """Which documents of one source are selected.
 
   Args:
@@ -73,66 +58,31 @@ def select_documents(
     hashes: N ints, hash(source, document) of each document.
     target_tokens: int T.
     run_tokens: int t, 1 <= t <= T.
-    eligible: None (all), or N bools: documents that the split leaves.
-    share_of: "eligible": t / T of the tokens of eligible documents, in their
-      order. "all": the threshold is that of the whole source, then the
-      documents that are not eligible are taken out.
-    crossing: "include" or "exclude" (note 1).
-    ties: "threshold" or "index" (note 2).
 
   Returns:
     list of N bools, True for selected documents.
   """
   check_tokens(target_tokens, run_tokens)
-  if share_of not in ("eligible", "all"):
-    raise ValueError("share_of")
-  if crossing not in ("include", "exclude"):
-    raise ValueError("crossing")
-  if ties not in ("threshold", "index"):
-    raise ValueError("ties")
   counts = [int(count) for count in token_counts]
   hashes = [int(value) for value in hashes]
   if len(counts) != len(hashes):
     raise ValueError("one hash for each document is needed")
-  if eligible is None:
-    eligible = [True] * len(counts)
-  if share_of == "eligible":
-    scope = [d for d in range(len(counts)) if eligible[d]]
-  else:
-    scope = list(range(len(counts)))
-
-  total = sum(counts[d] for d in scope)
   # held / total >= t / T, without division.
-  wanted = run_tokens * total
+  wanted = run_tokens * sum(counts)
   held = 0
-  taken = []
-  for d in sorted(scope, key=lambda d: (hashes[d], d)):
+  threshold = None
+  for d in sorted(range(len(counts)), key=lambda d: hashes[d]):
     if held * target_tokens >= wanted:
       break
-    if crossing == "exclude" and (held + counts[d]) * target_tokens > wanted:
-      break
-    taken.append(d)
+    threshold = hashes[d]
     held += counts[d]
-
-  selected = [False] * len(counts)
-  for d in taken:
-    selected[d] = True
-  if ties == "threshold" and taken:
-    threshold = hashes[taken[-1]]
-    for d in scope:
-      if hashes[d] <= threshold:
-        selected[d] = True
-  for d in range(len(counts)):
-    if not eligible[d]:
-      selected[d] = False
-  return selected
+  return [threshold is not None and value <= threshold for value in hashes]
 
 
 def hash_threshold(hashes, selected):
   """The largest hash of a selected document (int), None if none is selected.
 
-  With `ties="threshold"`, `share_of="eligible"` and no split, the selection is
-  exactly the documents whose hash is at most this number.
+  The selection is exactly the documents whose hash is at most this number.
   """
   found = [int(hashes[d]) for d in range(len(selected)) if selected[d]]
   return max(found) if found else None
@@ -141,12 +91,12 @@ def hash_threshold(hashes, selected):
 def agreement(
   result, token_counts, target_tokens, run_tokens, longest_row, *, batch_rows=1
 ):
-  """How closely the numbers of passes of two runs agree, with bounds.
+  """How closely the numbers of passes of two runs agree, with a bound.
 
-  The proved bound (for unit="tokens", run_cost=None, crossing="include",
-  distinct hashes, and passes that take exactly the given token counts). With
-  weights w that sum to 1 and r_j the longest row of source j, a merge by least
-  consumed that has taken V tokens in all has taken c_i of source i, where
+  The bound (for distinct hashes, and passes that take exactly the given token
+  counts). With weights w that sum to 1 and r_j the longest row of source j, a
+  merge by least consumed that has taken V tokens in all has taken c_i of
+  source i, where
 
       w_i V - sum of r_j over j != i  <=  c_i  <=  w_i V + r_i.
 
@@ -168,13 +118,10 @@ def agreement(
     batch_rows: rows of a step.
 
   Returns:
-    list of a dict per source: "full", "simulated", "difference" (Fractions,
-    in passes), "selected_tokens" (int), "difference_tokens" (Fraction:
-    difference times selected tokens), "literal_bound" (int, in tokens: longest
-    document + one row of every source), "proved_bound" (Fraction, in tokens).
+    list of a dict per source: "difference_tokens" (Fraction: difference in
+    passes times selected tokens), "proved_bound" (Fraction, in tokens).
   """
-  rows = sum(longest_row)
-  error = rows + batch_rows * max(longest_row)
+  error = sum(longest_row) + batch_rows * max(longest_row)
   answer = []
   for s in range(len(token_counts)):
     counts = [int(n) for n in token_counts[s]]
@@ -184,15 +131,9 @@ def agreement(
     )
     full = result["full"]["passes"][s]
     simulated = result["simulated"]["passes"][s]
-    difference = abs(simulated - full)
     answer.append(
       {
-        "full": full,
-        "simulated": simulated,
-        "difference": difference,
-        "selected_tokens": held,
-        "difference_tokens": difference * held,
-        "literal_bound": longest + rows,
+        "difference_tokens": abs(simulated - full) * held,
         "proved_bound": (
           error + Fraction(error * run_tokens, target_tokens) + full * longest
         ),
@@ -201,48 +142,26 @@ def agreement(
   return answer
 
 
-def is_valid(
-  token_counts,
-  hashes,
-  target_tokens,
-  run_tokens,
-  seq_len,
-  *,
-  enough=None,
-  select=None,
-):
+def is_valid(token_counts, hashes, target_tokens, run_tokens, seq_len):
   """True iff every source keeps at least one row.
 
   Args:
     token_counts, hashes: for each source, lists of ints.
     target_tokens, run_tokens: int T and t.
     seq_len: int, tokens of a row.
-    enough: function (source, list of selected document numbers) -> bool. None:
-      their tokens are at least seq_len.
-    select: dict of keyword arguments of `select_documents`, or None.
   """
-  for s in range(len(token_counts)):
-    mask = select_documents(
-      token_counts[s], hashes[s], target_tokens, run_tokens, **(select or {})
-    )
-    documents = [d for d in range(len(mask)) if mask[d]]
-    if enough is None:
-      good = sum(int(token_counts[s][d]) for d in documents) >= seq_len
-    else:
-      good = enough(s, documents)
-    if not good:
+  for counts, own_hashes in zip(token_counts, hashes, strict=True):
+    mask = select_documents(counts, own_hashes, target_tokens, run_tokens)
+    if sum(int(counts[d]) for d in range(len(mask)) if mask[d]) < seq_len:
       return False
   return True
 
 
-def smallest_run_tokens(
-  token_counts, hashes, target_tokens, seq_len, *, enough=None, select=None
-):
+def smallest_run_tokens(token_counts, hashes, target_tokens, seq_len):
   """The smallest valid t (int); None if none is valid.
 
   A selection changes only next to t = T * (tokens of a prefix, in the order
   of hashes) / (all tokens), so only such t and t = 1 are tried, in order.
-  `select` must not name `eligible` here (leave these documents out instead).
   """
   candidates = {1, target_tokens}
   for s in range(len(token_counts)):
@@ -256,13 +175,7 @@ def smallest_run_tokens(
         candidates.update([near - 1, near, near + 1, near + 2])
   for t in sorted(candidates):
     if 1 <= t <= target_tokens and is_valid(
-      token_counts,
-      hashes,
-      target_tokens,
-      t,
-      seq_len,
-      enough=enough,
-      select=select,
+      token_counts, hashes, target_tokens, t, seq_len
     ):
       return t
   return None

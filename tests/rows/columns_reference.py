@@ -31,21 +31,17 @@ Open points of the definition, and what is done here:
    and it may be about an added EOS). `last="fill"` fills it; `last="eos"` keeps
    it only if an added token follows in this span. Added tokens never have
    values, so an added BOS has none though token 0 is predicted there.
-4. Removed tokens. `removed_plain`: "keep" (default) or "fill" the plain value
-   of a removed token. `removed_target`: "keep" (default), or "fill" the value
-   at i if token i + 1 is removed ("target"), if token i is ("input"), or if
-   either is ("both"). The definition says only that there is a fill value
-   "where there is no value"; the loss mask already leaves removed tokens out.
-5. Slots of documents: `slots="span"` gives each span of a row the next slot;
-   "document" gives each document its first appearance and one slot;
-   or a list, for each row, of a slot number for each of its spans (-1 = none).
-   Slots should be those of `document_id`; the definition does not say them.
-6. More documents than slots: an error (`overflow="error"`), or the others are
-   left out ("drop").
-7. Values of a source that lacks the column are filled. Whether that is allowed
-   is not said.
-8. Documents with removed tokens keep their value (`removed_document="keep"`),
-   or lose it if every token of the span is removed ("fill").
+4. A removed token has no plain value, and no target-aligned value is at i where
+   token i or i + 1 is removed. The definition says only that there is a fill
+   value "where there is no value"; the loss mask already leaves removed tokens
+   out.
+5. Slots of documents: for each row a list of a slot number for each of its
+   spans (-1 = none). `slots_of_row` gives each document one, in the order in
+   which they appear. Slots should be those of `document_id`; the definition
+   does not say them.
+6. Where a row has more documents than slots, the others are left out.
+7. Every source has the column.
+8. A document some of whose tokens are removed keeps its value.
 9. NaN in stored values is not changed; only a fill value may not be NaN.
 10. Column layouts for context parallelism come after this and are not applied.
 """
@@ -78,11 +74,6 @@ class Span:
   removed: frozenset = frozenset()
 
 
-def as_span(span):
-  """A Span from a Span or a tuple of its attributes, in order."""
-  return span if isinstance(span, Span) else Span(*span)
-
-
 def checked_fill(fill, dtype):
   """The fill value as an array of dtype; ValueError if NaN or out of range."""
   value = np.asarray(fill).astype(dtype)
@@ -97,12 +88,12 @@ def check_layout(rows, seq_len):
   """Raises ValueError if spans overlap, or leave their row or their document.
 
   Args:
-    rows: list of rows, each a list of Span (or tuples).
+    rows: list of rows, each a list of Span.
     seq_len: int S.
   """
   for row, spans in enumerate(rows):
     used = set()
-    for span in map(as_span, spans):
+    for span in spans:
       if not 0 <= span.start <= span.end:
         raise ValueError(f"row {row}: bad start or end")
       width = span.before + span.end - span.start + span.after
@@ -112,17 +103,7 @@ def check_layout(rows, seq_len):
         used.add(c)
 
 
-def token_has_value(
-  span,
-  i,
-  length,
-  align,
-  *,
-  cut="keep",
-  last="keep",
-  removed_plain="keep",
-  removed_target="keep",
-):
+def token_has_value(span, i, length, align, *, cut="keep", last="keep"):
   """Whether the value of stored token i of this span is given (bool).
 
   Args:
@@ -130,15 +111,13 @@ def token_has_value(
     i: int, number of the stored token in its document.
     length: int, stored tokens of the document.
     align: "token" or "target".
-    cut, last, removed_plain, removed_target: see notes 2 to 4.
+    cut, last: see notes 2 and 3.
   """
-  here = i in span.removed
-  following = i + 1 in span.removed
-  if align == "token":
-    return not (removed_plain == "fill" and here)
-  if removed_target in ("input", "both") and here:
+  if i in span.removed:
     return False
-  if removed_target in ("target", "both") and following:
+  if align == "token":
+    return True
+  if i + 1 in span.removed:
     return False
   if i + 1 == length:
     if last == "fill":
@@ -160,22 +139,19 @@ def token_column(
   fill=0,
   cut="keep",
   last="keep",
-  removed_plain="keep",
-  removed_target="keep",
 ):
   """A column per token as a batch array.
 
   Args:
-    rows: list of B rows, each a list of Span (or tuples).
+    rows: list of B rows, each a list of Span.
     seq_len: int S.
     values: dict source -> list (or dict) by document of arrays
-      [stored tokens, *shape] of dtype. A source without the column is not in
-      the dict, or is None.
+      [stored tokens, *shape] of dtype.
     dtype: dtype of the column and the result.
     shape: shape of one value.
     align: "token" (a plain column) or "target".
     fill: number, where there is no value.
-    cut, last, removed_plain, removed_target: see notes 2 to 4.
+    cut, last: see notes 2 and 3.
 
   Returns:
     dtype[B, S, *shape].
@@ -186,112 +162,57 @@ def token_column(
     raise ValueError("cut")
   if last not in ("keep", "fill", "eos"):
     raise ValueError("last")
-  if removed_plain not in ("keep", "fill"):
-    raise ValueError("removed_plain")
-  if removed_target not in ("keep", "target", "input", "both"):
-    raise ValueError("removed_target")
   dtype = np.dtype(dtype)
   shape = tuple(shape)
   check_layout(rows, seq_len)
   batch = np.empty((len(rows), seq_len, *shape), dtype)
   batch[...] = checked_fill(fill, dtype)
   for row, spans in enumerate(rows):
-    for span in map(as_span, spans):
-      if values.get(span.source) is None:
-        continue
+    for span in spans:
       array = np.asarray(values[span.source][span.document])
       if array.dtype != dtype or array.shape[1:] != shape:
         raise ValueError(f"source {span.source}: another dtype or shape")
       if span.end > len(array):
         raise ValueError(f"row {row}: a span leaves its document")
       for i in range(span.start, span.end):
-        if token_has_value(
-          span,
-          i,
-          len(array),
-          align,
-          cut=cut,
-          last=last,
-          removed_plain=removed_plain,
-          removed_target=removed_target,
-        ):
+        if token_has_value(span, i, len(array), align, cut=cut, last=last):
           batch[row, span.column + span.before + i - span.start] = array[i]
   return batch
 
 
-def slots_of_row(spans, slots):
-  """The slot number of each span of one row.
+def slots_of_row(spans):
+  """The slot number of each span of one row, a list of ints.
 
   Args:
     spans: list of Span.
-    slots: "span", "document", or a list of one int a span.
-
-  Returns:
-    list of ints.
   """
-  if slots == "span":
-    return list(range(len(spans)))
-  if slots == "document":
-    seen = []
-    for span in spans:
-      if (span.source, span.document) not in seen:
-        seen.append((span.source, span.document))
-    return [seen.index((span.source, span.document)) for span in spans]
-  if len(slots) != len(spans):
-    raise ValueError("one slot for each span is needed")
-  return [int(slot) for slot in slots]
+  seen = []
+  for span in spans:
+    if (span.source, span.document) not in seen:
+      seen.append((span.source, span.document))
+  return [seen.index((span.source, span.document)) for span in spans]
 
 
-def document_column(
-  rows,
-  document_slots,
-  values,
-  dtype,
-  *,
-  fill=0,
-  slots="span",
-  overflow="error",
-  removed_document="keep",
-):
+def document_column(rows, document_slots, values, dtype, slots, *, fill=0):
   """A column per document as a batch array.
 
   Args:
-    rows: list of B rows, each a list of Span (or tuples).
+    rows: list of B rows, each a list of Span.
     document_slots: int.
     values: dict source -> array [documents] of dtype (or a dict by document).
-      A source without the column is not in the dict, or is None.
     dtype: dtype of the column and the result.
+    slots: for each row a list of one int a span.
     fill: number, where there is no value.
-    slots: "span", "document", or for each row a list of one int a span.
-    overflow: "error" or "drop".
-    removed_document: "keep" or "fill", see note 8.
 
   Returns:
     dtype[B, document_slots].
   """
-  if overflow not in ("error", "drop"):
-    raise ValueError("overflow")
-  if removed_document not in ("keep", "fill"):
-    raise ValueError("removed_document")
   dtype = np.dtype(dtype)
   batch = np.empty((len(rows), document_slots), dtype)
   batch[...] = checked_fill(fill, dtype)
   for row, spans in enumerate(rows):
-    spans = [as_span(span) for span in spans]
-    numbers = slots_of_row(
-      spans, slots if isinstance(slots, str) else slots[row]
-    )
-    for span, slot in zip(spans, numbers, strict=True):
-      if slot == -1:
-        continue
-      if slot >= document_slots:
-        if overflow == "error":
-          raise ValueError(f"row {row} has more documents than slots")
-        continue
-      if values.get(span.source) is None:
-        continue
-      gone = all(i in span.removed for i in range(span.start, span.end))
-      if gone and removed_document == "fill":
+    for span, slot in zip(spans, slots[row], strict=True):
+      if slot == -1 or slot >= document_slots:
         continue
       value = np.asarray(values[span.source][span.document])
       if value.dtype != dtype or value.shape != ():

@@ -33,7 +33,6 @@ MIXES = {
   "sequential and splice": ("sequential", "splice"),
   "ffd and windows": ("ffd", "windows"),
 }
-REMOVED = {"removed_plain": "fill", "removed_target": "both"}
 root = columns_test.root
 
 
@@ -66,7 +65,7 @@ def described(pipe, step, removed):
 
 def slots(spans):
   """Returns the slots of documents in a row, -1 of those that are removed."""
-  numbers = columns_reference.slots_of_row(spans, "document")
+  numbers = columns_reference.slots_of_row(spans)
   for i, span in enumerate(spans):
     tokens = range(span.start, span.end)
     if not tokens:
@@ -91,7 +90,6 @@ def wanted(name, rows, sources, seq_len):
       align=column.align,
       fill=columns_test.FILLS.get(name, 0),
       **options,
-      **REMOVED,
     )
 
   if column.align == "token":
@@ -123,9 +121,8 @@ def compare(data, removed=frozenset(), from_step=1, most=8):
           batch[name].shape[1],
           dict.fromkeys(pipe.sources, columns_test.values(name)),
           column.numpy_dtype,
+          [slots(spans) for spans in rows],
           fill=fill,
-          slots=[slots(spans) for spans in rows],
-          overflow="drop",
         )
       np.testing.assert_array_equal(batch[name], expected, (name, step))
       compared += int((expected != np.asarray(fill, expected.dtype)).sum())

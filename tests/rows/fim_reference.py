@@ -14,29 +14,25 @@ token, are left unchanged. With PRE, SUF, MID the three sentinels:
 
 where the body (the piece without BOS and EOS) is prefix + middle + suffix.
 Whether a piece is rearranged, its form and its two cut points are hashes of
-(seed, document, piece, epoch): three functions, given as arguments. Sentinels
+(seed, document, piece, epoch): a function, given as an argument. Sentinels
 are trained on as labels unless `train_sentinels=False`.
 
 Open points of the definition, and what is done here:
 
-1. "Shorter than 4 tokens": the piece with its BOS and EOS is counted
-   (`count_specials=True`), or only its body (False).
+1. "Shorter than 4 tokens": the piece with its BOS and EOS is counted.
 2. Cut points a <= b are places between the tokens of the body, 0 <= a <= b <=
    n; prefix = body[:a], middle = body[a:b], suffix = body[b:]. Whether parts
-   may be empty is left to the function `cuts`.
+   may be empty is left to the function `choose`.
 3. "BOS stays first" is read as before PRE. A BOS that the store holds counts
    only if the piece says so (`starts_with_bos`).
 4. The rate is that of pieces that can be rearranged (`can_rearrange`), since
-   `decide` is only asked for these. The definition could also mean all pieces.
+   `choose` is only asked for these. The definition could also mean all pieces.
 5. Segments count pieces from 1 in the order of the row. Positions restart at
-   0 in each segment and count sentinels (`reset_positions=True`), or are
-   columns. Positions of padding are `pad_position` (None: the column).
-6. Removed tokens. "label" (default): the token stays where it is and is only
-   not trained on as a label. "both": the token after it in the piece is not
-   trained on either. "pad": the position becomes padding (pad_id, segment 0),
-   and no label is predicted from it or at it. `removed_id` replaces the id
-   where the token stays. The definition only says that such a piece is not
-   rearranged, and that masks of targets are False for a removed token.
+   0 in each segment and count sentinels. Those of padding are its columns.
+6. The position of a removed token becomes padding (pad_id, segment 0), and no
+   label is predicted from it or at it. The definition only says that such a
+   piece is not rearranged, and that masks of targets are False for a removed
+   token.
 7. Targets end with the piece. A piece always ends at least three positions
    before the next one or the end of the row unless it is rearranged, and then
    it contains EOS; so no row has a piece that ends in the last column and
@@ -50,13 +46,15 @@ Open points of the definition, and what is done here:
    is still trained on.
 10. `mask_boundary_loss=False` is not modelled (labels never cross segments).
 11. If a document's own text holds a sentinel id, the row does not say what was
-    rearranged; `invert_row` then needs `rearranged`, and a rearranged piece
-    with such text cannot be inverted (ValueError).
+    rearranged, and `invert_row` cannot invert it (ValueError).
 """
 
 import dataclasses
 
 import numpy as np
+
+RESERVED = 3
+MIN_TOKENS = 4
 
 
 @dataclasses.dataclass
@@ -64,186 +62,122 @@ class Piece:
   """One piece of a document, as it would be placed without rearrangement.
 
   Attributes:
-    document: the document (any value; only passed to the functions).
-    piece: int, which piece of the document (only passed to the functions).
+    document: the document (any value; only passed to the function).
+    piece: int, which piece of the document (only passed to the function).
     tokens: list of n ints, with its BOS and EOS.
     starts_with_bos: bool, tokens[0] is the document's BOS.
     ends_with_eos: bool, tokens[-1] is the document's EOS.
-    removed: None, or n bools, True for tokens removed by a tombstone.
+    removed: n bools, True for tokens removed by a tombstone.
   """
 
   document: object
   piece: int
   tokens: list
-  starts_with_bos: bool = False
-  ends_with_eos: bool = False
-  removed: list | None = None
-
-  def removed_flags(self):
-    """List of n bools."""
-    if self.removed is None:
-      return [False] * len(self.tokens)
-    if len(self.removed) != len(self.tokens):
-      raise ValueError("one flag for each token is needed")
-    return [bool(flag) for flag in self.removed]
+  starts_with_bos: bool
+  ends_with_eos: bool
+  removed: list
 
 
-def can_rearrange(piece, *, min_tokens=4, count_specials=True):
+def can_rearrange(piece):
   """True iff the definition allows this Piece to be rearranged (bool)."""
-  length = len(piece.tokens)
-  if not count_specials:
-    length -= int(piece.starts_with_bos) + int(piece.ends_with_eos)
   return (
-    bool(piece.ends_with_eos)
-    and not any(piece.removed_flags())
-    and length >= min_tokens
+    piece.ends_with_eos
+    and not any(piece.removed)
+    and len(piece.tokens) >= MIN_TOKENS
   )
 
 
-def arrange(
-  piece, epoch, ids, decide, form, cuts, *, min_tokens=4, count_specials=True
-):
-  """The order in which a piece's tokens are placed in this epoch.
+def arrange(piece, ids, choose):
+  """The order in which a piece's tokens are placed.
 
   Args:
     piece: Piece of n tokens.
-    epoch: int, passed to the functions.
     ids: (prefix_id, suffix_id, middle_id), three ints.
-    decide: function (piece, epoch) -> bool, whether it is rearranged. Only
-      asked where `can_rearrange`.
-    form: function (piece, epoch) -> "psm" or "spm".
-    cuts: function (piece, epoch, tokens of the body) -> (a, b), ints.
-    min_tokens, count_specials: as in `can_rearrange`.
+    choose: function (piece, tokens of the body) -> None where it is not
+      rearranged, or ("psm" or "spm", a, b). Only asked where `can_rearrange`.
 
   Returns:
     (order, rearranged): order is a list of (token id, index in piece.tokens,
     -1 for a sentinel); n entries, or n + 3 if rearranged (bool).
   """
   plain = [(int(token), i) for i, token in enumerate(piece.tokens)]
-  if not can_rearrange(
-    piece, min_tokens=min_tokens, count_specials=count_specials
-  ):
+  if not can_rearrange(piece):
     return plain, False
-  if not decide(piece, epoch):
-    return plain, False
-
   start = plain[:1] if piece.starts_with_bos else []
   body = plain[len(start) : -1]
   end = plain[-1:]
-  a, b = cuts(piece, epoch, len(body))
+  choice = choose(piece, len(body))
+  if choice is None:
+    return plain, False
+  form, a, b = choice
   if not 0 <= a <= b <= len(body):
     raise ValueError(f"cut points {a}, {b} of {len(body)} tokens")
   prefix, middle, suffix = body[:a], body[a:b], body[b:]
   pre, suf, mid = [[(int(token), -1)] for token in ids]
-  kind = form(piece, epoch)
-  if kind == "psm":
+  if form == "psm":
     return start + pre + prefix + suf + suffix + mid + middle + end, True
-  if kind == "spm":
+  if form == "spm":
     return start + pre + suf + suffix + mid + prefix + middle + end, True
-  raise ValueError("form must return 'psm' or 'spm'")
+  raise ValueError("form must be 'psm' or 'spm'")
 
 
 def fim_row(
   pieces,
-  epoch,
   seq_len,
   ids,
-  decide,
-  form,
-  cuts,
+  choose,
   *,
   pad_id=0,
-  pad_position=0,
-  reserved=3,
-  min_tokens=4,
-  count_specials=True,
   train_sentinels=True,
   train_on_eos=True,
-  reset_positions=True,
-  removed="label",
-  removed_id=None,
   num_targets=1,
 ):
   """One row of S = seq_len columns.
 
   Args:
     pieces: list of Piece, in the order of the row.
-    epoch, ids, decide, form, cuts, min_tokens, count_specials: as in
-      `arrange`.
     seq_len: int S; the pieces and their reserved positions must fit.
+    ids, choose: as in `arrange`.
     pad_id: int, the token id of padding.
-    pad_position: int, the position of padding; None: its column.
-    reserved: int, positions reserved by each piece.
     train_sentinels, train_on_eos: bool, whether these are labels.
-    reset_positions: bool, see note 5.
-    removed, removed_id: see note 6.
     num_targets: int D, depths of targets.
 
   Returns:
     dict of arrays: "tokens", "segment_ids", "positions" int32[S]; "loss_mask"
     bool[S] (True at i where the token at i + 1, of the same piece, is trained
     on); "targets" int32[D, S] (the token d = 1 .. D columns later in the same
-    piece, pad_id where there is none); "target_mask" bool[D, S]; "origin"
-    int64[S, 2] (number of the piece in the row, index in its tokens; -1, -1
-    for padding, and number, -1 for a sentinel); "rearranged" bool[pieces];
-    "start" int64[pieces] (first column).
+    piece, pad_id where there is none); "target_mask" bool[D, S]; "rearranged"
+    bool[pieces].
   """
-  if removed not in ("label", "both", "pad"):
-    raise ValueError("removed")
   tokens = np.full(seq_len, pad_id, np.int32)
   segments = np.zeros(seq_len, np.int32)
-  positions = np.zeros(seq_len, np.int32)
-  for i in range(seq_len):
-    positions[i] = i if pad_position is None else pad_position
-  origin = np.full((seq_len, 2), -1, np.int64)
+  positions = np.arange(seq_len, dtype=np.int32)
   label = np.zeros(seq_len, bool)  # The token here may be a label.
   group = np.full(seq_len, -1, np.int64)  # Piece of a real token, else -1.
   rearranged = np.zeros(len(pieces), bool)
-  start = np.zeros(len(pieces), np.int64)
 
   column = 0
   for number, piece in enumerate(pieces):
     if not piece.tokens:
       raise ValueError("a piece must hold tokens")
-    room = len(piece.tokens) + reserved
+    room = len(piece.tokens) + RESERVED
     if column + room > seq_len:
       raise ValueError("the pieces do not fit in the row")
-    order, changed = arrange(
-      piece,
-      epoch,
-      ids,
-      decide,
-      form,
-      cuts,
-      min_tokens=min_tokens,
-      count_specials=count_specials,
-    )
-    if len(order) > room:
-      raise ValueError("sentinels need three reserved positions")
-    rearranged[number] = changed
-    start[number] = column
-    gone = piece.removed_flags()
+    order, rearranged[number] = arrange(piece, ids, choose)
     for k, (token, index) in enumerate(order):
       c = column + k
-      if index >= 0 and gone[index] and removed == "pad":
+      if index >= 0 and piece.removed[index]:
         continue
       tokens[c] = token
       segments[c] = number + 1
-      positions[c] = k if reset_positions else c
-      origin[c] = (number, index)
+      positions[c] = k
       group[c] = number
       if index < 0:
         label[c] = train_sentinels
-        continue
-      label[c] = True
-      if piece.ends_with_eos and index == len(piece.tokens) - 1:
+      elif piece.ends_with_eos and index == len(piece.tokens) - 1:
         label[c] = train_on_eos
-      if gone[index]:
-        label[c] = False
-        if removed_id is not None:
-          tokens[c] = removed_id
-      if removed == "both" and index > 0 and gone[index - 1]:
-        label[c] = False
+      else:
+        label[c] = True
     column += room
 
   targets = np.full((num_targets, seq_len), pad_id, np.int32)
@@ -268,9 +202,7 @@ def fim_row(
     "loss_mask": loss_mask,
     "targets": targets,
     "target_mask": target_mask,
-    "origin": origin,
     "rearranged": rearranged,
-    "start": start,
   }
 
 
@@ -306,18 +238,16 @@ def invert_segment(tokens, ids):
   return tokens[:pre] + prefix + middle + suffix + tokens[-1:]
 
 
-def invert_row(tokens, segment_ids, ids, rearranged=None):
+def invert_row(tokens, segment_ids, ids):
   """The original tokens of every piece of a row.
 
   Args:
     tokens, segment_ids: int[S].
     ids: (prefix_id, suffix_id, middle_id).
-    rearranged: for each segment 1, 2, ..., a bool. None: those that hold any
-      sentinel id.
 
   Returns:
-    list of lists of ints, one for each segment 1, 2, ... (positions that
-    became padding under removed="pad" are missing).
+    list of lists of ints, one for each segment 1, 2, ... (positions of removed
+    tokens are missing).
   """
   pieces = []
   for segment in range(1, max([0] + [int(s) for s in segment_ids]) + 1):
@@ -326,9 +256,6 @@ def invert_row(tokens, segment_ids, ids, rearranged=None):
       for i in range(len(tokens))
       if int(segment_ids[i]) == segment
     ]
-    if rearranged is None:
-      changed = any(token in [int(x) for x in ids] for token in held)
-    else:
-      changed = bool(rearranged[segment - 1])
+    changed = any(token in [int(x) for x in ids] for token in held)
     pieces.append(invert_segment(held, ids) if changed else held)
   return pieces

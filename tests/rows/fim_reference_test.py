@@ -143,25 +143,20 @@ def test_batches_are_those_of_the_reference(root, name, gone, fast, train):
     for row, pairs in enumerate(described(pipe, name, step, removed)):
       choices = {(own.document, own.piece): each for own, each in pairs}
 
-      def choice(piece, choices=choices):
-        return choices[piece.document, piece.piece]
-
-      def cuts(piece, epoch, body, choice=choice):
-        _, prefix, suffix = choice(piece)
-        return prefix, body - suffix
+      def choose(piece, body, choices=choices):
+        choice = choices[piece.document, piece.piece]
+        if choice is None:
+          return None
+        form, prefix, suffix = choice
+        return form, prefix, body - suffix
 
       wanted = fim_reference.fim_row(
         [own for own, _ in pairs],
-        0,
         SEQ_LEN,
         IDS,
-        lambda piece, epoch, choice=choice: choice(piece) is not None,
-        lambda piece, epoch, choice=choice: choice(piece)[0],
-        cuts,
-        pad_position=None,
+        choose,
         train_sentinels=train,
         train_on_eos=train,
-        removed="pad",
         num_targets=DEPTH,
       )
       # The reference never asks for a choice where there is none.
