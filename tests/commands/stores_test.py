@@ -56,12 +56,17 @@ def store(tmp_path):
   )
 
 
-def held(path, **options):
-  own = stores.open_store(path, **options)
+def held_by(store):
+  """Returns the id and the tokens of each document."""
+  ids = store.document_ids(range(store.num_documents))
   return [
-    (own.document_ids([i])[0], stores.read_document(own, i).tolist())
-    for i in range(own.num_documents)
+    (name, stores.read_document(store, i).tolist())
+    for i, name in enumerate(ids)
   ]
+
+
+def held(path, **options):
+  return held_by(stores.open_store(path, **options))
 
 
 # --- looking -----------------------------------------------------------------

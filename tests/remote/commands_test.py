@@ -6,64 +6,29 @@ import json
 import pathlib
 import shutil
 
-import numpy as np
 import pytest
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.commands import stores as command
 from chomp_data.storage import opening
 from chomp_data.stores import kinds
-from chomp_data.testing import stores as testing_stores
+from tests.commands import stores_test
 from tests.remote import store_kinds
 
+call = stores_test.call
+store = stores_test.store
+held, held_by = stores_test.held, stores_test.held_by
 FIXTURES = pathlib.Path(__file__).parents[1] / "stores" / "fixtures"
 
 
-@pytest.fixture(autouse=True)
-def staging(tmp_path, monkeypatch):
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
-
-
 @pytest.fixture
-def call(capsys):
-  """Runs a subcommand: its status and what it printed."""
-
-  def run(*arguments):
-    with pytest.raises(SystemExit) as exit_:
-      command.main([str(own) for own in arguments])
-    done = capsys.readouterr()
-    code = exit_.value.code
-    if isinstance(code, str):
-      return 1, done.out, code
-    return code or 0, done.out, done.err
-
-  return run
-
-
-@pytest.fixture
-def local(tmp_path):
-  rng = np.random.default_rng(0)
-  documents = [rng.integers(0, 250, n) for n in rng.integers(0, 90, 40)]
-  ids = [f"a/{i}" for i in range(40)]
-  testing_stores.make_store(tmp_path / "a", documents, ids=ids)
-  return tmp_path / "a"
+def local(store):
+  return pathlib.Path(store.path)
 
 
 @pytest.fixture
 def url(bucket, local):
   return store_kinds.upload(local, f"{bucket.root}/a")
-
-
-def held(path):
-  return held_by(stores.open_store(path))
-
-
-def held_by(own):
-  return [
-    (own.document_ids([i])[0], stores.read_document(own, i).tolist())
-    for i in range(own.num_documents)
-  ]
 
 
 def test_what_is_told_of_a_store_is_what_is_told_of_it_on_a_disk(

@@ -12,6 +12,13 @@ from tests.remote import servers
 from tests.remote import store_kinds
 
 
+@pytest.fixture(autouse=True)
+def staging(tmp_path, monkeypatch):
+  """Where what is written to buckets is put together."""
+  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+  return tmp_path / "staging"
+
+
 @pytest.fixture(scope="session")
 def s3_server():
   if servers.moto_server() is None:

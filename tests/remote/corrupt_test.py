@@ -35,7 +35,6 @@ DAMAGES = {
 def quick(monkeypatch, tmp_path):
   monkeypatch.setattr(requests, "RETRY_DELAYS_S", (0.001,) * 8)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
   monkeypatch.setattr(span_reads, "DEFAULT_CHUNK_TOKENS", store_kinds.CHUNK)
 
 

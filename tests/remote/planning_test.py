@@ -121,10 +121,7 @@ def test_each_file_takes_one_or_two_requests_and_none_again(
   assert reads_of_plan(bucket, tmp_path / "out") == 20 * most
 
 
-def test_a_store_that_is_there_is_found_without_permission_to_write(
-  gs_bucket, tmp_path, monkeypatch
-):
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+def test_a_store_that_is_there_is_found_without_permission_to_write(gs_bucket):
   upload(f"{gs_bucket.root}/in", 3, footers(2))
   options = run.Options((f"{gs_bucket.root}/in",), f"{gs_bucket.root}/out")
   store, written = run.prepare(options)
@@ -138,10 +135,7 @@ def test_a_store_that_is_there_is_found_without_permission_to_write(
     run.prepare(dataclasses.replace(options, output=f"{options.output}2"))
 
 
-def test_objects_that_were_uploaded_again_are_the_same_inputs(
-  gs_bucket, tmp_path, monkeypatch
-):
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+def test_objects_that_were_uploaded_again_are_the_same_inputs(gs_bucket):
   storage = opening.open_storage(f"{gs_bucket.root}/in")
   data = b"".join(b'{"text": "line %d"}\n' % i for i in range(50))
   options = run.Options(

@@ -7,12 +7,10 @@ slow, and makes them fail. It also makes conditional writes to moto, which has
 a race, one after the other.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import hashlib
 import http.client
 import http.server
 import os
@@ -232,19 +230,6 @@ def _name(target: str) -> str:
   return urllib.parse.unquote(path.removeprefix("/").partition("/")[2])
 
 
-def slow_share(
-  base_s: float, share: float, slow_s: float
-) -> Callable[[Request], float]:
-  """Returns delays: some requests, drawn by their number, are slow."""
-
-  def delay(request: Request) -> float:
-    drawn = hashlib.sha256(str(request.number).encode()).digest()[:4]
-    slow = int.from_bytes(drawn, "big") < share * 2**32
-    return slow_s if slow else base_s
-
-  return delay
-
-
 def moto_server() -> str | None:
   """Returns moto's server program, or None where it is not installed.
 
@@ -337,8 +322,3 @@ def _running(
       proxy.close()
     process.kill()
     process.wait()
-
-
-def count_names(requests: list[Request]) -> dict[str, int]:
-  """Returns how often each object was asked for."""
-  return dict(collections.Counter(own.name for own in requests))

@@ -34,12 +34,6 @@ from tests.tools import verify_run_test
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def staging(tmp_path, monkeypatch):
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
-  return tmp_path / "staging"
-
-
 root = verify_run_test.root
 
 

@@ -38,12 +38,6 @@ one_kind = pytest.mark.parametrize(
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def staging(tmp_path, monkeypatch):
-  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
-  return tmp_path / "staging"
-
-
 @pytest.fixture
 def text(tmp_path):
   path = tmp_path / "text.jsonl"

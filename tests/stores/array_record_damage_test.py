@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A damaged or wrong ArrayRecord corpus is a clear error, and never silent."""
 
-import itertools
 import os
 import pathlib
 import pickle
@@ -16,37 +15,14 @@ from chomp_data.errors import ConfigError
 from chomp_data.errors import StoreError
 from chomp_data.storage import publish
 from chomp_data.testing import stores as testing_stores
+from tests.stores import array_record_test
+from tests.stores import copies_test
 
 open_corpus = testing_stores.open_array_records
-
-
-def documents_of(lengths):
-  rng = np.random.default_rng(0)
-  return [rng.integers(0, 256, n) for n in lengths]
-
-
-def read_all(store):
-  return [
-    stores.read_document(store, i).tolist() for i in range(store.num_documents)
-  ]
-
-
-def lists_of(documents):
-  return [document.tolist() for document in documents]
-
-
-@pytest.fixture
-def make(tmp_path):
-  """Writes documents as a corpus; returns it opened."""
-  number = itertools.count()
-
-  def build(documents, **form):
-    path = tmp_path / f"corpus{next(number)}"
-    return open_corpus(
-      testing_stores.make_array_records(path, documents, **form)
-    )
-
-  return build
+make = array_record_test.make
+documents_of = array_record_test.documents_of
+lists_of = array_record_test.lists_of
+read_all = copies_test.held
 
 
 def test_other_contents_of_the_same_size_time_and_ends_are_refused(make):

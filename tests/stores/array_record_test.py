@@ -22,6 +22,7 @@ from chomp_data.stores import base as store_base
 from chomp_data.stores.array_record import record_files
 from chomp_data.testing import stores as testing_stores
 from tests import laws
+from tests.stores import copies_test
 
 LENGTHS = [5, 0, 700, 3, 4000, 1, 90, 0, 1200, 33, 0]
 FORMS = [("uint16", 1), ("uint32", 3), ("int32", 64)]
@@ -32,6 +33,7 @@ def documents_of(lengths, seed=0, vocab_size=256):
   return [rng.integers(0, vocab_size, n) for n in lengths]
 
 
+read_all = copies_test.held
 open_corpus = testing_stores.open_array_records
 
 
@@ -83,12 +85,6 @@ def index_of(path):
   """Returns the one index of a corpus."""
   (found,) = pathlib.Path(f"{path}.index").glob("array_record-*")
   return found
-
-
-def read_all(store):
-  return [
-    stores.read_document(store, i).tolist() for i in range(store.num_documents)
-  ]
 
 
 def lists_of(documents):

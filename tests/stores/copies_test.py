@@ -107,11 +107,14 @@ def test_a_copy_elsewhere_has_the_same_identity(corpus, tmp_path):
 def test_other_content_of_the_same_size_is_no_copy(corpus):
   path, open_it, file = corpus
   store = open_it(path)
+  is_megatron = file.suffix == ".bin"
   pickled, wanted = pickle.dumps(store), held(store)
   size = file.stat().st_size
   alter(file)
   assert file.stat().st_size == size
-  with pytest.raises(stores.StoreError):
+  with pytest.raises(
+    stores.StoreError, match="began with" if is_megatron else str(path)
+  ):
     held(pickle.loads(pickled))
   # Opened anew it is another corpus, or damaged: never the same tokens as
   # those of the hash.
@@ -119,6 +122,7 @@ def test_other_content_of_the_same_size_is_no_copy(corpus):
     other = open_it(path)
     assert held(other) != wanted
   except stores.StoreError:
+    assert not is_megatron  # Any token is within its vocabulary.
     return
   assert other.hash != store.hash
 

@@ -5,7 +5,6 @@
 import json
 import os
 import pathlib
-import pickle
 import shutil
 
 import numpy as np
@@ -14,17 +13,14 @@ import tensorstore as ts
 
 from chomp_data import stores
 from chomp_data.stores.tokenized import levanter_store
+from tests.stores import copies_test
+from tests.stores import megatron_test
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "levanter"
 VOCAB = 100_000
-
-
-def documents(vocab_size=VOCAB):
-  """What was written, as fixtures/README.md says."""
-  rng = np.random.default_rng(7)
-  return [
-    np.append(rng.integers(1, vocab_size, n), 0) for n in (5, 1, 40, 0, 300, 17)
-  ]
+documents = megatron_test.documents
+DOCUMENTS = documents(VOCAB)
+held = copies_test.held
 
 
 @pytest.fixture(params=["cache", "sharded"])
@@ -43,19 +39,13 @@ def opened(path, vocab_size=VOCAB, cache_bytes=2**28, **options):
   )
 
 
-def held(store):
-  return [
-    stores.read_document(store, i).tolist() for i in range(store.num_documents)
-  ]
-
-
 @pytest.mark.parametrize("cache_bytes", [0, 2**28])
 def test_what_levanter_wrote_is_what_is_read(cache, cache_bytes):
   store = opened(cache, cache_bytes=cache_bytes)
-  assert held(store) == [d.tolist() for d in documents()]
+  assert held(store) == [d.tolist() for d in DOCUMENTS]
   assert store.read_tokens([2, 0], [300, 7]).tolist() == [
-    *np.concatenate(documents())[2:302].tolist(),
-    *np.concatenate(documents())[:7].tolist(),
+    *np.concatenate(DOCUMENTS)[2:302].tolist(),
+    *np.concatenate(DOCUMENTS)[:7].tolist(),
   ]
   assert store.opened.token_dtype == np.int32
   assert store.opened.chunk_tokens == 256 * 1024
@@ -130,10 +120,6 @@ def test_a_chunk_is_fetched_once_where_it_is_kept(cache):
   assert (store.counters - before).chunks_fetched <= 2
 
 
-def test_a_pickled_store_reads_the_same(cache):
-  assert held(pickle.loads(pickle.dumps(opened(cache)))) == held(opened(cache))
-
-
 def test_files_that_are_missing_are_no_zeros(cache):
   for file in sorted(cache.rglob("*/c/0")):
     before = file.read_bytes()
@@ -176,7 +162,7 @@ def test_damage_is_an_error_or_another_identity(cache):
       os.utime(file, ns=(at + 1, at + 1))
       try:
         store = opened(cache)
-        same = held(store) == [d.tolist() for d in documents()]
+        same = held(store) == [d.tolist() for d in DOCUMENTS]
         assert same == (store.hash == expected)
       except stores.StoreError:
         pass

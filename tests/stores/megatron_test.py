@@ -4,7 +4,6 @@
 
 import os
 import pathlib
-import pickle
 import shutil
 
 import numpy as np
@@ -15,8 +14,10 @@ from chomp_data.kernels import compiled
 from chomp_data.storage import checked_file
 from chomp_data.stores.tokenized import mapped_tokens
 from chomp_data.stores.tokenized import megatron_store
+from tests.stores import copies_test
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "megatron"
+held = copies_test.held
 OPTIONS = {"eos_id": 0, "adds_eos": True}
 
 
@@ -45,12 +46,6 @@ def opened(path, vocab_size=100_000, **options):
   return stores.open_store(
     path, megatron=megatron_store.MegatronOptions(**options)
   )
-
-
-def held(store):
-  return [
-    stores.read_document(store, i).tolist() for i in range(store.num_documents)
-  ]
 
 
 @pytest.mark.parametrize(
@@ -98,18 +93,6 @@ def test_both_formats_of_the_same_documents_have_one_identity(corpus):
   assert len(hashes) == 1
 
 
-def test_a_pickled_store_refuses_other_files(corpus):
-  path = corpus("int32_document")
-  data = pickle.dumps(opened(path))
-  assert held(pickle.loads(data)) == held(opened(path))
-  values = np.fromfile(f"{path}.bin", np.int32)
-  values[100] += 1
-  values.tofile(f"{path}.bin")
-  os.utime(f"{path}.bin", ns=(1, 1))
-  with pytest.raises(stores.StoreError, match="began with"):
-    _ = pickle.loads(data).num_tokens
-
-
 def test_other_bytes_of_the_same_size_and_time_are_an_error(corpus):
   path = corpus("int32_document")
   _ = opened(path)
@@ -126,16 +109,6 @@ def test_other_bytes_of_the_same_size_and_time_are_an_error(corpus):
     file.write_bytes(before)
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
   assert opened(path).num_documents == 6
-
-
-def test_an_altered_token_is_another_store(corpus):
-  path = corpus("int32_document")
-  before = opened(path).hash
-  values = np.fromfile(f"{path}.bin", np.int32)
-  values[100] ^= 1
-  values.tofile(f"{path}.bin")
-  os.utime(f"{path}.bin", ns=(1, 1))
-  assert opened(path).hash != before
 
 
 @pytest.mark.parametrize("name", ["uint16_document", "legacy_document"])
