@@ -156,7 +156,8 @@ def check(data, directory, steps, middle, bins=20):
   listed = document_lists.answer(pipe, file, steps, middle, bins)
   edges = listed.summary["edges"]
   assert [edges[0], edges[-1]] == [0, steps]
-  exposures, trained, every = counted(pipe, parts_of(lines, pipe), steps)
+  parts, summed = parts_of(lines, pipe), summed_parts(pipe, listed)
+  exposures, trained, every = counted(pipe, [*parts, *summed], steps)
   for number, (line, record) in enumerate(
     zip(lines, listed.records, strict=True)
   ):
@@ -173,20 +174,24 @@ def check(data, directory, steps, middle, bins=20):
       "histogram": np.add.reduceat(spans, edges[:-1]).tolist(),
     }
     assert {name: record[name] for name in wanted} == wanted, line
-  check_sums(pipe, listed, lines, every, steps, middle)
+  counts = exposures[:, len(parts) :], trained[:, len(parts) :]
+  check_sums(listed, lines, *counts, every if pipe.sources else None, middle)
   check_tombstones(data, pipe, listed, directory, steps, middle)
 
 
-def check_sums(pipe, listed, lines, every, steps, middle):
+def summed_parts(pipe, listed):
+  """Returns the parts of an answer, each token of the list in one of them."""
   parts = [
     {"source": name, "document": document, "start": start, "length": length}
     for name, rows in listed.parts.items()
     for document, start, length in rows.tolist()
   ]
-  parts = parts_of(parts, pipe) if pipe.sources else [
-    (part["source"], part["document"], 0, None) for part in parts
-  ]  # fmt: skip
-  exposures, trained, _ = counted(pipe, parts, steps)
+  if pipe.sources:
+    return parts_of(parts, pipe)
+  return [(part["source"], part["document"], 0, None) for part in parts]
+
+
+def check_sums(listed, lines, exposures, trained, every, middle):
   wanted = {
     "documents": len({(line["source"], line["document"]) for line in lines}),
     "exposures": exposures.sum(),
@@ -195,9 +200,9 @@ def check_sums(pipe, listed, lines, every, steps, middle):
     "trained_tokens_before": trained[:middle].sum(),
   }
   assert {name: listed.summary[name] for name in wanted} == wanted
-  if pipe.sources:
+  if every is not None:
     for field, end in (
-      ("trained_share", steps),
+      ("trained_share", len(every)),
       ("trained_share_before", middle),
     ):
       share = trained[:end].sum() / max(every[:end].sum(), 1)

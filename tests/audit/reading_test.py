@@ -64,7 +64,10 @@ def build(data, room):
 @pytest.mark.parametrize(
   ("rows", "shuffle"),
   [
-    *(("sequential", own) for own in small_runs.SHUFFLES),
+    *(
+      pytest.param("sequential", own, marks=[pytest.mark.slow] * (own == "era"))
+      for own in small_runs.SHUFFLES
+    ),
     ("ffd", "block"),
     ("multi_splice", "full"),
   ],

@@ -89,11 +89,6 @@ def run(program: str, directory: pathlib.Path, timeout_s: float) -> str:
     return out.read() + ending
 
 
-def _case(fault: Fault):
-  slow = "mp_prefetch" in fault.program or "jax.distributed." in fault.program
-  return pytest.param(fault, id=fault.title, marks=[pytest.mark.slow] * slow)
-
-
 def _is_older(fault: Fault) -> bool:
   """Returns whether a version before the one of the page is installed."""
   name, version = fault.seen
@@ -107,7 +102,9 @@ def _numbers(version: str) -> list[int]:
   return [int(number) for number in re.findall(r"\d+", version)]
 
 
-@pytest.mark.parametrize("fault", [_case(fault) for fault in faults()])
+# Slow: they depend on versions alone, which a test below compares.
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.title)
 def test_a_fault_is_still_there(fault, tmp_path):
   if _is_older(fault):
     pytest.skip("a version before the one of the page")

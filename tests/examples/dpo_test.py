@@ -46,7 +46,9 @@ def test_the_column_is_what_the_reference_gives_each_answer(tmp_path):
   pairs = prepared(tmp_path, 200)
   data = data_of(pairs)
   pipe = chomp_data.build(data)
-  model = example.Model(pipe.vocab_size, pipe.seq_len, nnx.Rngs(0), width=8)
+  model = example.Model(
+    pipe.vocab_size, pipe.seq_len, nnx.Rngs(0), width=8, layers=1
+  )
   store = stores.open_store(pairs)
   values = example.reference_of(data, model)
   assert (values < 0).all()
