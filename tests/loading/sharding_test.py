@@ -98,27 +98,30 @@ def test_processes_save_one_certificate(data, tmp_path, layout, change):
   certified(data, **own, step=8)
 
 
+def check_sizes(data, tmp_path, sizes, steps):
+  """Each number of processes goes on from the checkpoint of the one before."""
+  first = 0
+  for number, count in enumerate(sizes):
+    last = None if number == len(sizes) - 1 else first + steps
+    found = run(
+      {**data, "worker_count": number % 2},
+      "interleaved" if number % 2 else "contiguous",
+      count,
+      directory=str(tmp_path / "checkpoints"),
+      restore=number > 0,
+      stop_at=last,
+    )
+    check(data, found, first, last or pipeline.build(data).num_steps)
+    first = last
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(1, 2, 4, 1), (4, 8, 2)], ids=str)
 def test_a_checkpoint_restores_on_other_processes_and_workers(
   data, tmp_path, sizes
 ):
   # Each process has two devices.
-  data = {**data, "global_batch_size": 16}
-  directory, first = str(tmp_path / "checkpoints"), 0
-  num_steps = pipeline.build(data).num_steps
-  for number, count in enumerate(sizes):
-    last = num_steps if number == len(sizes) - 1 else first + 3
-    found = run(
-      {**data, "worker_count": number % 2},
-      "interleaved" if number % 2 else "contiguous",
-      count,
-      directory=directory,
-      restore=number > 0,
-      stop_at=None if last == num_steps else last,
-    )
-    check(data, found, first, last)
-    first = last
+  check_sizes({**data, "global_batch_size": 16}, tmp_path, sizes, 3)
 
 
 @pytest.mark.slow

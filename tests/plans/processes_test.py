@@ -4,7 +4,6 @@
 
 import pytest
 
-from chomp_data import pipeline
 from tests.loading import sharding_test
 from tests.plans import conftest
 
@@ -16,35 +15,13 @@ def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(
   pictures = conftest.changed(
     pictures, remainder="pad", buckets__batch_sizes={"8x8": 16}
   )
-  directory = str(tmp_path / "checkpoints")
-  extra = {"directory": directory, "stop_at": 4}
-  first = sharding_test.run(pictures, "contiguous", 4, **extra)
-  sharding_test.check(pictures, first, 0, 4)
-  rest = sharding_test.run(
-    {**pictures, "worker_count": 1},
-    "interleaved",
-    2,
-    directory=directory,
-    restore=True,
-  )
-  sharding_test.check(pictures, rest, 4, pipeline.build(pictures).num_steps)
+  sharding_test.check_sizes(pictures, tmp_path, (4, 2), 4)
 
 
 @pytest.mark.slow
 def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
   data = {**text, "buckets": {**text["buckets"], "tokens_per_batch": 512}}
-  directory = str(tmp_path / "checkpoints")
-  extra = {"directory": directory, "stop_at": 5}
-  first = sharding_test.run(data, "contiguous", 2, **extra)
-  sharding_test.check(data, first, 0, 5)
-  rest = sharding_test.run(
-    {**data, "worker_count": 1},
-    "contiguous",
-    1,
-    directory=directory,
-    restore=True,
-  )
-  sharding_test.check(data, rest, 5, pipeline.build(data).num_steps)
+  sharding_test.check_sizes(data, tmp_path, (2, 1), 5)
 
 
 def test_buckets_that_do_not_divide_are_one_clear_error(text):
