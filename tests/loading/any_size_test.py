@@ -4,7 +4,7 @@
 
 Processes and workers are simulated in one process: each process is an iterator
 of its own rows, each worker a copy of its source that reads every n-th step, as
-Grain deals them. Real ones are in `sharding_test` and `plans/processes_test`.
+Grain deals them. Real ones are in `sharding_test` and `processes_test`.
 """
 
 import dataclasses

@@ -11,8 +11,6 @@ import pytest
 import chomp_data
 from chomp_data.transforms import formats
 from tests.loading import columns_test
-from tests.loading import processes
-from tests.loading import sharding_test
 
 corpora = columns_test.corpora
 SEQ_LEN = columns_test.SEQ_LEN
@@ -183,20 +181,3 @@ def test_fields_of_a_layout_are_made_on_the_host(corpora):
     for step, batch in enumerate(batches):
       for field, value in pipe.batch(step).items():
         np.testing.assert_array_equal(np.asarray(batch[field]), value)
-
-
-def test_processes_read_their_columns_and_the_targets_of_these(corpora):
-  """Two processes of two devices: every shard is that of the whole batch."""
-  kind = "dual_chunk_swap"
-  data = config(corpora, kind, 4, "sequential", seq_len=128)
-  pipe = chomp_data.build(data)
-  steps = sharding_test.run(data, "columns", 2)
-  sharding_test.check(data, steps, 0, pipe.num_steps)
-  tokens = processes.call(
-    "tests.transforms.layout_worker:fetched", [{"data": data}] * 2
-  )
-  columns = orders(kind, 128, 4)
-  for process, fetched in enumerate(tokens):
-    own = set(columns[2 * process]) | set(columns[2 * process + 1])
-    needed = {c + d for c in own for d in range(3)}
-    assert set(fetched) == needed

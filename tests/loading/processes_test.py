@@ -1,11 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Buckets over real JAX processes: in step, the same batches for all."""
+"""Buckets and layouts of columns over real JAX processes.
+
+Here, where other tests have such processes: each set takes seconds to start.
+"""
 
 import pytest
 
+import chomp_data
+from tests.loading import columns_test
+from tests.loading import processes
 from tests.loading import sharding_test
 from tests.plans import conftest
+from tests.transforms import sequence_layout_test
+
+corpora = columns_test.corpora
+text, text_stores = conftest.text, conftest.text_stores
+pictures, sample_stores = conftest.pictures, conftest.sample_stores
 
 
 @pytest.mark.slow
@@ -89,3 +100,22 @@ def test_a_sharding_of_more_axes_than_a_field_is_told_once(pictures):
   told = sharding_test.refused(data, {"data": 2, "sp": 4}, shardings)
   for name in ("height", "width", "dataset_id", "sample_id"):
     assert told.count(f"`sharding` must fit field '{name}' of 1 axes") == 1
+
+
+def test_processes_read_their_columns_and_the_targets_of_these(corpora):
+  """Two processes of two devices: every shard is that of the whole batch."""
+  kind = "dual_chunk_swap"
+  data = sequence_layout_test.config(
+    corpora, kind, 4, "sequential", seq_len=128
+  )
+  pipe = chomp_data.build(data)
+  steps = sharding_test.run(data, "columns", 2)
+  sharding_test.check(data, steps, 0, pipe.num_steps)
+  tokens = processes.call(
+    "tests.transforms.layout_worker:fetched", [{"data": data}] * 2
+  )
+  columns = sequence_layout_test.orders(kind, 128, 4)
+  for process, fetched in enumerate(tokens):
+    held = set(columns[2 * process]) | set(columns[2 * process + 1])
+    needed = {c + d for c in held for d in range(3)}
+    assert set(fetched) == needed
