@@ -59,7 +59,7 @@ flags.disclaim_key_flags()
 _OPTION = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 _SET = "config_set"
 
-_NOT_GIVEN = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
+_UNSET_FLAG = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -426,7 +426,7 @@ def _parsed(argv: Sequence[str]) -> list[str]:
   except flags.UnrecognizedFlagError as error:
     _refuse(f"{error}{_option_of(error.flagname)}")
   except flags.Error as error:
-    _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
+    _refuse(_UNSET_FLAG.sub(r"`--\1` must be given.", str(error)))
 
 
 def steps_of(text: str | None) -> range:

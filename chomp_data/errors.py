@@ -2,12 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors of the package; messages say what to do."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import errno
 import resource
 from typing import Self
 
 _MOST = 10
+
+
+def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+  """Returns the first of some texts, and how many more there are.
+
+      listed(["a", "b", "c", "d"], 2)  "a, b and 2 more"
+
+  Args:
+    texts: All.
+    most: How many are shown.
+    separator: Between two.
+  """
+  more = f" and {len(texts) - most} more" if len(texts) > most else ""
+  return f"{separator.join(texts[:most])}{more}"
+
+
+def bullets(lines: Iterable[str]) -> str:
+  """Returns a list for the end of a sentence, a line each."""
+  return "".join(f"\n  - {line}" for line in lines)
 
 
 class ConfigError(ValueError):
@@ -23,8 +43,8 @@ class ConfigError(ValueError):
     if len(problems) == 1:
       text = problems[0]
     else:
-      lines = "".join(f"\n  - {problem}" for problem in problems)
-      text = f"{len(problems)} fields of the config are wrong:{lines}"
+      text = f"{len(problems)} fields of the config are wrong:"
+      text += bullets(problems)
     super().__init__(text)
 
   def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]:

@@ -31,6 +31,7 @@ from absl import logging
 import grain
 import jax
 
+from chomp_data import errors
 from chomp_data import joining
 from chomp_data import pipeline as pipeline_lib
 from chomp_data import process_input
@@ -430,7 +431,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return self._state()()
 
   def _state(self) -> Callable[[], bytes]:
-    """Returns what gives the state of now, in any thread and at any time."""
+    """Returns a function that encodes the state of this step, in any thread."""
     # All of one step, although another thread may change it.
     step, certified = self._certificate.now(self._input_digest())
     fingerprint = self._fingerprint
@@ -449,14 +450,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       },
     )
 
-  def saving(self) -> Callable[[], bytes]:
+  def begin_save(self) -> Callable[[], bytes]:
     """Tells the processes that share its batches of a checkpoint of now.
 
     All of them must save it. Nothing is waited for here.
 
     Returns:
-      What gives its state: on process 0 with the certificate of all processes,
-      which are then compared.
+      A function that encodes its state: on process 0 with the certificate of
+      all processes, which are then compared.
 
     Raises:
       InputError: If one of them has failed.
@@ -543,7 +544,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       if entry["step"] != step
     ] + problems
     if problems:
-      listed = "".join(f"\n  - {line}" for line in problems)
+      listed = errors.bullets(problems)
       error = InputError(
         "processes must have returned the same steps where they save a"
         f" checkpoint, got:{listed}\nResume from an earlier checkpoint."
@@ -634,7 +635,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if refused:
       raise state_lib.refusal(refused, names, old, step)
     if differences:
-      listed = "".join(f"\n  - {line}" for _, line in differences)
+      listed = errors.bullets(line for _, line in differences)
       logging.warning(
         "input state of another run accepted at step %d:%s\n%s",
         step,
@@ -656,7 +657,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if again.fingerprint != self._fingerprint.fields:
       self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
-    self._certificate.go_on(segments, step)
+    self._certificate.resume(segments, step)
     self._agree()
 
   def seek(self, step: int) -> None:
@@ -724,7 +725,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Returns:
       What writes the file, in the background.
     """
-    state = self.saving()
+    state = self.begin_save()
 
     async def write() -> None:
       path = await directory.await_creation()
@@ -812,7 +813,7 @@ def _refuse(wrong: Sequence[str]) -> None:
   """Raises StateError if a state has other counts than the plan."""
   if not wrong:
     return
-  listed = "".join(f"\n  - {line}" for line in wrong)
+  listed = errors.bullets(wrong)
   raise state_lib.StateError(
     "input state must have consumed before its step what the plan says, got"
     f" another count:{listed}\nUse the version of chomp_data and the store that"

@@ -43,7 +43,7 @@ _COLOURS = {
 
 def bars(spans: spans_lib.Spans) -> list[tuple[int, int, str]]:
   """Returns (column, width, what it is) of the parts of one planned row."""
-  found = []
+  boxes = []
   rearranged, sentinels = set(), spans.sentinels()
   if sentinels is not None:
     rearranged = set(spans.segment[sentinels > 0].tolist())
@@ -54,10 +54,10 @@ def bars(spans: spans_lib.Spans) -> list[tuple[int, int, str]]:
       part = fill_in_the_middle.PARTS[
         int(spans.added_before[i]) - spans_lib.SENTINEL
       ]
-      found.append((column, 1, "sentinel"))
+      boxes.append((column, 1, "sentinel"))
       column, width = column + 1, width - 1
-    found.append((column, width, part))
-  return found
+    boxes.append((column, width, part))
+  return boxes
 
 
 def draw(

@@ -221,8 +221,8 @@ def _fonts() -> tuple[str, ...]:
   """Returns the same files on every machine: matplotlib brings them."""
   folder = pathlib.Path(_library("matplotlib").get_data_path(), "fonts", "ttf")
   # 'Display' holds a few signs only.
-  found = (p for p in folder.glob(_FONTS) if "Display" not in p.name)
-  return tuple(sorted(str(path) for path in found))
+  paths = (p for p in folder.glob(_FONTS) if "Display" not in p.name)
+  return tuple(sorted(str(path) for path in paths))
 
 
 @functools.cache

@@ -66,11 +66,11 @@ _SAMPLES_PER_FILE = flags.DEFINE_integer(
 
 def _entries(holder: flags.FlagHolder) -> list[str]:
   """Returns what a flag lists, over all times that it is given."""
-  return [own for value in holder.value for own in value.split(",")]
+  return [text for value in holder.value for text in value.split(",")]
 
 
 def _counts() -> dict[str, int]:
-  counts, given = dict(_COUNTS), set()
+  counts, named = dict(_COUNTS), set()
   for entry in _entries(_COUNT):
     name, _, count = entry.partition("=")
     if name not in counts or not count.isdecimal():
@@ -78,12 +78,12 @@ def _counts() -> dict[str, int]:
         f"`--count` must be <dataset>=<number> of {', '.join(counts)}, got"
         f" {entry!r}. Correct it."
       )
-    if name in given:
+    if name in named:
       raise errors.PrepareError(
         f"`--count` must say each dataset once, got {name!r} again in"
         f" {entry!r}. Leave one out."
       )
-    given.add(name)
+    named.add(name)
     counts[name] = int(count)
   counts = {name: count for name, count in counts.items() if count}
   if not counts:
@@ -145,13 +145,15 @@ def _made(
   beside = path.with_name(f"{name}.json")
   if path.exists():
     try:
-      found = json.loads(beside.read_bytes()) if beside.exists() else None
+      stored_options = (
+        json.loads(beside.read_bytes()) if beside.exists() else None
+      )
     except ValueError:
-      found = f"a damaged {beside}"
-    if found != options:
+      stored_options = f"a damaged {beside}"
+    if stored_options != options:
       raise errors.PrepareError(
         f"{path} must hold the pictures of these flags or not exist, got"
-        f" {found}. Remove it, or choose another output."
+        f" {stored_options}. Remove it, or choose another output."
       )
     return False
   path.parent.mkdir(parents=True, exist_ok=True)

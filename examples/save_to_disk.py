@@ -63,11 +63,11 @@ def save_to_disk(
     counts, schema = [], None
     source = iter(samples)
     while first := list(itertools.islice(source, 1)):
-      own = itertools.chain(
+      file_samples = itertools.chain(
         first, itertools.islice(source, samples_per_file - 1)
       )
       file = staged / f"part-{len(counts):05d}"
-      count, schema = _write_file(file, own, sum(counts), schema)
+      count, schema = _write_file(file, file_samples, sum(counts), schema)
       counts.append(count)
     if not counts:
       raise errors.PrepareError(
@@ -137,10 +137,11 @@ def _record_batch(arrow: Any, samples: Sequence[Any]) -> Any:
   """Returns pyarrow.RecordBatch of samples."""
   arrays, values = samples[0]
   columns = {
-    name: _lists(arrow, [own[name] for own, _ in samples]) for name in arrays
+    name: _lists(arrow, [fields[name] for fields, _ in samples])
+    for name in arrays
   }
   for name in values:
-    columns[name] = arrow.array([own[name] for _, own in samples])
+    columns[name] = arrow.array([values[name] for _, values in samples])
   return arrow.RecordBatch.from_pydict(columns)
 
 
@@ -149,14 +150,14 @@ def _lists(arrow: Any, arrays: Sequence[np.ndarray]) -> Any:
   ndims = {array.ndim for array in arrays}
   if len(ndims) > 1:
     raise ValueError(f"arrays of {min(ndims)} and of {max(ndims)} axes")
-  own = arrow.array(np.concatenate([array.reshape(-1) for array in arrays]))
+  nested = arrow.array(np.concatenate([array.reshape(-1) for array in arrays]))
   for depth in reversed(range(arrays[0].ndim)):
     lengths = [
       np.full(math.prod(array.shape[:depth]), array.shape[depth], np.int32)
       for array in arrays
     ]
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    own = arrow.ListArray.from_arrays(
-      arrow.array(offsets.astype(np.int32)), own
+    nested = arrow.ListArray.from_arrays(
+      arrow.array(offsets.astype(np.int32)), nested
     )
-  return own
+  return nested

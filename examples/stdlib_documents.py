@@ -88,10 +88,10 @@ def write(library: pathlib.Path, output: pathlib.Path, class_bytes: int):
       continue
     try:
       with warnings.catch_warnings(action="ignore"):
-        found = list(documents(path.read_text(), class_bytes))
+        file_documents = list(documents(path.read_text(), class_bytes))
     except (SyntaxError, ValueError):
       continue  # Templates and other texts that end in .py.
-    for kind, name, text in found:
+    for kind, name, text in file_documents:
       # A name that is defined again, as in `if` branches, keeps its first code.
       texts[kind].setdefault(f"{relative.as_posix()}:{name}", text)
   for kind, by_id in texts.items():

@@ -23,6 +23,7 @@ from chomp_data import pipeline
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.storage import opening
+from chomp_data.storage import publish
 
 RUNNING = "running"
 
@@ -154,10 +155,8 @@ class Report:
       "pid": os.getpid(),
       "input": self.input,
     }
-    part = self._path.with_name(f"{_FILE}.part")
-    self._path.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(json.dumps(values) + "\n")
-    part.replace(self._path)
+    with publish.staged_file(self._path, durable=False) as file:
+      file.write(f"{json.dumps(values)}\n".encode())
 
 
 def continued(

@@ -280,7 +280,7 @@ def _between_checkpoints(
 
   Args:
     whole: The segment.
-    kept: The segments of each checkpoint.
+    saved: The segments of each checkpoint.
 
   Raises:
     StateError: If checkpoints have other sums of the same steps.

@@ -128,7 +128,9 @@ class Visits:
     self._document = document
     self._trail = places(pipe, source, document)
     number = pipe.source_names.index(source)
-    self._touched, self._gone = pipe.run_plan.tombstones.times(number, document)
+    self._touched, self._removed_at = pipe.run_plan.tombstones.times(
+      number, document
+    )
     self._counted: dict[int, int] = {}
 
   def count_before(self, step: int) -> int:
@@ -188,7 +190,7 @@ class Visits:
       run_step = steps.run_step(data_step)
       if end is not None and steps.before(data_step) >= end:
         return
-      if self._gone is not None and data_step >= self._gone:
+      if self._removed_at is not None and data_step >= self._removed_at:
         return
       if run_step is None:
         continue
@@ -209,8 +211,8 @@ class Visits:
     if not exposure:
       return
     end = steps.data_step(step)
-    if self._gone is not None:
-      end = min(end, self._gone)
+    if self._removed_at is not None:
+      end = min(end, self._removed_at)
     places_of_steps = self._trail.previous_visits(end)
     for data_step, places in itertools.groupby(
       places_of_steps, lambda place: place[0]

@@ -37,7 +37,7 @@ def write(
 
   Args:
     path: The file.
-    found: What is drawn: stages, ends and begins of epochs.
+    forecast: What is drawn: stages, ends and begins of epochs.
     history: Its shares.
   """
   import matplotlib as mpl

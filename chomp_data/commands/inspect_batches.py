@@ -176,7 +176,7 @@ def _print_steps(
   steps: range,
   rows_by_step: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
-  """Prints steps, as the flags say; of those in `found` these rows alone."""
+  """Prints steps, as the flags say; if there are `rows_by_step`, only those."""
   as_json = _FORMAT.value == "json"
   for step in steps:
     num_rows = pipe.buckets[pipe.run_plan.planned(step).bucket].batch_size

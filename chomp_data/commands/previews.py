@@ -18,16 +18,15 @@ from collections.abc import Iterator
 import numpy as np
 import rich.text
 
+from chomp_data.commands import token_texts
 from chomp_data.prepare import labelled
 from chomp_data.prepare import tokenizers
 
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Control characters of a document must not reach the terminal.
-_VISIBLE = str.maketrans(
-  {chr(code): "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0))}
-  | _ESCAPES
-)
-_MOST_BYTES = 4  # Of a character in UTF-8.
+_VISIBLE = token_texts.CONTROLS | {
+  ord("\n"): "\\n",
+  ord("\r"): "\\r",
+  ord("\t"): "\\t",
+}
 
 
 def text(
@@ -68,12 +67,6 @@ def _shown(
   """Yields the texts of tokens; those that share a character together."""
   begin = 0
   while begin < len(ids):
-    end = begin + 1
-    whole = tokenizer.decode(ids[begin:end])
-    for last in range(end + 1, begin + 1 + _MOST_BYTES):
-      if "\ufffd" not in whole:
-        break
-      if "\ufffd" not in (longer := tokenizer.decode(ids[begin:last])):
-        whole, end = longer, min(last, len(ids))
-    yield whole, float(weights[begin:end].max())
+    end = begin + token_texts.num_joined(ids[begin:], tokenizer.decode)
+    yield tokenizer.decode(ids[begin:end]), float(weights[begin:end].max())
     begin = end

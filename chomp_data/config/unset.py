@@ -9,8 +9,8 @@ of running jobs follow from them; a run logs them once at its start.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 
+from chomp_data import errors
 from chomp_data.config import options as options_lib
 from chomp_data.pack import packing_options
 from chomp_data.sources import row_source
@@ -33,7 +33,8 @@ def lines(
   ordered = [name for name in sources if _in_stored_order(options[name])]
   if ordered:
     yield (
-      f"`shuffle` is not set for {_named(ordered)}: rows come in stored order."
+      f"`shuffle` is not set for {errors.listed(ordered, _SHOWN)}: rows come in"
+      " stored order."
       f" Set {options_lib.PATH}.sources.{ordered[0]}.shuffle.kind to 'block' or"
       " 'full' to shuffle them, or to 'none' to keep this order."
     )
@@ -44,8 +45,8 @@ def lines(
   ]
   if joined:
     yield (
-      f"`add_eos` is not set for {_named(joined)}: nothing is put between the"
-      " documents of a row. Set"
+      f"`add_eos` is not set for {errors.listed(joined, _SHOWN)}: nothing is"
+      " put between the documents of a row. Set"
       f" {options_lib.PATH}.sources.{joined[0]}.rows.add_eos to True to put an"
       " end-of-document token (EOS) after each, or to False to leave them so."
     )
@@ -68,7 +69,8 @@ def lookahead_lines(
   if names:
     yield (
       f"`{options_lib.PATH}.lookahead` has no effect on splices and windows"
-      f" ({_named(names)}): the last column of their rows is not trained on."
+      f" ({errors.listed(names, _SHOWN)}): the last column of their rows is not"
+      " trained on."
     )
 
 
@@ -89,8 +91,3 @@ def _without_separator(
     and isinstance(rows, several)
     and not (rows.add_bos or info.adds_bos or info.adds_eos)
   )
-
-
-def _named(names: Sequence[str]) -> str:
-  more = len(names) - _SHOWN
-  return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -20,6 +20,7 @@ from typing import TypeVar
 from absl import logging
 import jax
 
+from chomp_data import errors
 from chomp_data import schema
 from chomp_data.loading import placement
 from chomp_data.loading import reader
@@ -130,7 +131,7 @@ class Peers(watching.WatchedIterator):
       described: Returns what must be equal, as JSON values.
 
     Returns:
-      What was made.
+      What `make` returned.
 
     Raises:
       ConfigError: If processes differ; the error names every difference.
@@ -140,13 +141,13 @@ class Peers(watching.WatchedIterator):
     self._watch.recover(late=True)
     self._tell({"state": "preparing"})
     try:
-      made = make()
-      record = described(made)
+      value = make()
+      record = described(value)
     except BaseException as error:
       self._tell({"state": "failed", "error": watching.format_error(error)})
       raise
     self._compare(record)
-    return made
+    return value
 
   def open(self, ends: bool, grace_s: float) -> None:
     """Watches the processes from now on.
@@ -288,7 +289,7 @@ class Peers(watching.WatchedIterator):
     ]
     problems = disagreements(kinds_read)
     if problems:
-      listed = "".join(f"\n  - {line}" for line in problems)
+      listed = errors.bullets(problems)
       raise schema.ConfigError(
         [
           "`config.data` must give every process the same input, got"
@@ -383,6 +384,5 @@ def disagreements(
 def _have(processes: Sequence[int]) -> str:
   if len(processes) == 1:
     return f"process {processes[0]} has"
-  shown = ", ".join(map(str, processes[:_MAX_KINDS]))
-  more = f" and {len(processes) - _MAX_KINDS} more"
-  return f"processes {shown}{more * (len(processes) > _MAX_KINDS)} have"
+  shown = errors.listed([*map(str, processes)], _MAX_KINDS)
+  return f"processes {shown} have"

@@ -44,7 +44,7 @@ _FIRST_ROWS = 8
 # counted: a merge takes time for the rows of other processes, too.
 _SOURCE_ROWS = 64
 _MOST_ROWS = 16_384
-_GROUPS_KEPT = 4
+_MAX_GROUPS = 4
 
 # Groups planned before their turn, where a store is far away, and how many of
 # them with one that is read: a first batch does not wait for all of them.
@@ -61,7 +61,7 @@ _READ_POSITIONS = 2**19
 
 # Sums are asked for after a step was read, by a reader that may be some steps
 # behind it.
-_SUMS_KEPT = 1_024
+_MAX_SUMS = 1_024
 
 # Just below the most that glibc's threshold for mapped arrays grows to.
 _FREED_BYTES = 31 * 2**20
@@ -143,9 +143,9 @@ class BatchSource:
     self._group_steps = group_steps
     self._lock = threading.Lock()
     self._groups: collections.deque[_Group] = collections.deque(
-      maxlen=_GROUPS_KEPT
+      maxlen=_MAX_GROUPS
     )
-    self._own_stride = stride
+    self._stride = stride
     self._shards = self._arguments["shards"]
     self._columns = self._arguments["columns"]
     self._certificate = certificate
@@ -342,7 +342,7 @@ class BatchSource:
     rows = self._certifier.num_rows(planned.bucket)
     for step, plan_sum, of_values in zip(steps, sums, values, strict=True):
       self._sums[step] = certifying.Sums(rows, plan_sum, of_values)
-    while len(self._sums) > _SUMS_KEPT:
+    while len(self._sums) > _MAX_SUMS:
       self._sums.popitem(last=False)
 
   def _planned_of(self, steps: range, group: _Group) -> plan_lib.Planned:
@@ -377,7 +377,7 @@ class BatchSource:
       last = self._ahead[-1] if self._ahead else group
       most = min(len(self._ahead) + _PLANNED_WITH_ONE, _GROUPS_AHEAD)
       while len(self._ahead) < most:
-        step = last.steps[-1] + self._own_stride
+        step = last.steps[-1] + self._stride
         if step >= plan_lib.step_limit(self._plan):
           break
         last = self._planned(step)
@@ -421,7 +421,7 @@ class BatchSource:
     if self._ahead or self._groups:
       last = (self._ahead or self._groups)[-1].steps
     # Threads that share a reader ask out of order, a few steps apart.
-    near = _FIRST_ROWS * self._own_stride
+    near = _FIRST_ROWS * self._stride
     goes_on = last.start <= step < last.stop + near
     rows = 2 * self._grown if goes_on else _FIRST_ROWS
     self._grown = min(max(rows, _FIRST_ROWS), most)
@@ -429,7 +429,7 @@ class BatchSource:
 
   def _steps_from(self, step: int) -> range:
     """Returns the steps that are planned with a step, from it on."""
-    stride = self._own_stride
+    stride = self._stride
     # From here on: what a run that was resumed has behind it is not fetched.
     bucket = self._plan.at(step)[1]
     rows = self._local(bucket)

@@ -132,8 +132,8 @@ class Segment:
       tokens=tokens,
     )
 
-  def is_gone_on_with(self, other: Self) -> bool:
-    """Returns whether another segment is only more of this one."""
+  def is_continued_by(self, other: Self) -> bool:
+    """Returns whether another segment begins where this one ends, alike."""
     same = (self.last, self.input) == (other.first, other.input)
     alike = (self.tokens is None) == (other.tokens is None)
     return same and alike and self.part is None and other.part is None
@@ -196,7 +196,7 @@ class Certificate:
     """Returns the segments so far; see `now`."""
     return self.now(input_digest)[1]
 
-  def go_on(self, segments: Sequence[Segment], step: int) -> None:
+  def resume(self, segments: Sequence[Segment], step: int) -> None:
     """Continues from a state.
 
     Args:
@@ -318,7 +318,7 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
   for segment in segments:
     if segment.first == segment.last:
       continue
-    if out and out[-1].is_gone_on_with(segment):
+    if out and out[-1].is_continued_by(segment):
       sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
       segment = out.pop().with_sums(segment.last, sums)
     out.append(segment)

@@ -25,7 +25,7 @@ from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 
 _ITERATOR = "an iterator, as `chomp_data.make_iterator` returns it"
-_SAVED = schema.having(_ITERATOR, "saving")
+_SAVED = schema.having(_ITERATOR, "begin_save")
 _RESTORED = schema.having(_ITERATOR, "set_state", "start_prefetch")
 _STEP = schema.optional(schema.integer(0))
 
@@ -76,7 +76,7 @@ class InputSave(ocp.args.CheckpointArgs):
   Attributes:
     item: The iterator; its state is taken at once, so a save in the
       background cannot see a later step.
-    state: See `InputIterator.saving`.
+    state: See `InputIterator.begin_save`.
   """
 
   item: dataclasses.InitVar[Any]
@@ -89,7 +89,7 @@ class InputSave(ocp.args.CheckpointArgs):
       TypeError: If it is no iterator.
     """
     item = schema.argument("item", _SAVED, item)
-    self.state = item.saving()
+    self.state = item.begin_save()
 
 
 @ocp.args.register_with_handler(InputHandler, for_restore=True)

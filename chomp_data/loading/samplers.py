@@ -28,7 +28,7 @@ from chomp_data.order import orders
 _KEYS = 4_096
 
 # Grain's reading threads may ask on both sides of a seam by turns.
-_RUNS_KEPT = 2
+_MAX_RUNS = 2
 
 
 _COUNT = schema.integer(1)
@@ -82,7 +82,7 @@ class OrderSampler:
     }
     text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     self._repr = f"{type(self).__name__}({text})"
-    self._runs = memo.Memo(_RUNS_KEPT)
+    self._runs = memo.Memo(_MAX_RUNS)
 
   def __len__(self) -> int:
     return self._length

@@ -316,9 +316,8 @@ def refusal(
     advice = [
       edits.way_back(saved, path, step, in_command) for path, _ in refused
     ]
-    listed = "".join(
-      f"\n  - {line}{way}"
-      for (_, line), way in zip(refused, advice, strict=True)
+    listed = errors.bullets(
+      f"{line}{way}" for (_, line), way in zip(refused, advice, strict=True)
     )
     # Whoever is told how to continue needs no new run.
     new_run = "" if any(advice) else ", or start a new run"

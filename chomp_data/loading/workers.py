@@ -4,7 +4,7 @@
 
 Workers end with it, however it ends: a killed main process cannot stop
 Grain's workers; they would wait for ever for someone to take their batches,
-and hold memory and shared memory. And what went wrong in one is told.
+and hold memory and shared memory. Errors of workers are raised with their text.
 """
 
 from collections.abc import Iterator
@@ -205,7 +205,7 @@ def errors_arrive() -> Iterator[None]:
 
 
 def died(who: str, codes: Sequence[int]) -> str:
-  """Returns what is told of workers that have ended.
+  """Returns a sentence about workers that have ended, for an error.
 
   Args:
     who: Which they are.

@@ -14,7 +14,10 @@ _SEPARATOR = b"\0"  # In no name of a file, and sorts before all else.
 def pack(*fields: str) -> bytes:
   """Returns texts as bytes that sort as a tuple of the texts does.
 
-  pack("b.txt", "/a/b.txt")  b"b.txt\\0/a/b.txt"
+      pack("b.txt", "/a/b.txt")  b"b.txt\\0/a/b.txt"
+
+  Args:
+    *fields: Texts without NUL.
   """
   # Paths that are no UTF-8 hold surrogates.
   return _SEPARATOR.join(

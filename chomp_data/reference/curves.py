@@ -13,6 +13,8 @@ import math
 import pathlib
 from typing import Any
 
+from chomp_data.storage import publish
+
 FILE = "curves.jsonl"
 _TENSORBOARD = "tensorboard"
 
@@ -83,6 +85,5 @@ def _cut(path: pathlib.Path, step: int) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
       if json.loads(line)["step"] <= step:
         lines.append(line)
-  part = path.with_name(path.name + ".part")
-  part.write_bytes(b"".join(line + b"\n" for line in lines))
-  part.replace(path)
+  with publish.staged_file(path) as file:
+    file.writelines(line + b"\n" for line in lines)

@@ -76,9 +76,8 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
     values = {**json.loads(path.read_text()), **values}
   # JSON has no NaN: a loss over no token becomes null.
   values = json.loads(json.dumps(values), parse_constant=lambda _: None)
-  part = path.with_name(path.name + ".part")
-  publish.write_file(part, f"{json.dumps(values, indent=2)}\n".encode())
-  part.replace(path)
+  with publish.staged_file(pathlib.Path(path)) as file:
+    file.write(f"{json.dumps(values, indent=2)}\n".encode())
 
 
 def sources(

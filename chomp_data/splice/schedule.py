@@ -18,12 +18,12 @@ docs/splice.md defines the options. NumPy only.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import contextlib
 from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
@@ -311,7 +311,7 @@ class SpliceSchedule:
       )
     if options.content_length_schedule:
       entries = [f"{k} from row {row}" for row, k in options.content_lengths()]
-      lines.append(f"  content_length={_listed(entries)}")
+      lines.append(f"  content_length={errors.listed(entries, _MAX_LISTED)}")
     if shares.overrides:
       lines.append(
         f"  documents with own stride or alpha: {len(shares.overrides)}"
@@ -327,7 +327,7 @@ class SpliceSchedule:
           strict=True,
         )
       ]
-      lines.append(f"  groups={_listed(groups)}")
+      lines.append(f"  groups={errors.listed(groups, _MAX_LISTED)}")
     return lines
 
 
@@ -338,12 +338,6 @@ def _errors_at(path: str) -> Iterator[None]:
     yield
   except ValueError as error:
     raise schema.ConfigError([f"`{path}` {error}"]) from error
-
-
-def _listed(texts: Sequence[str]) -> str:
-  more = len(texts) - _MAX_LISTED
-  text = ", ".join(texts[:_MAX_LISTED])
-  return text if more <= 0 else f"{text} ... {more} more"
 
 
 def _epoch_rows(

@@ -26,6 +26,7 @@ import math
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
@@ -98,10 +99,11 @@ def resolve(
   names, groups = _groups(store, documents, options, slots, path)
   number = {name: i for i, name in enumerate(names)}
   weight_of = dict(options.group_weights or ())
+  listed = errors.listed([*map(repr, names)], _MAX_LISTED)
   unknown = [n for n in weight_of if n not in number] if names else []
   problems += [
     f"`{path}.group_weights` must name groups of the selected documents, got"
-    f" {name!r}. Groups: {_listed(names)}.{schema.did_you_mean(name, names)}"
+    f" {name!r}. Groups: {listed}.{schema.did_you_mean(name, names)}"
     for name in unknown
   ]
   group_weights = {
@@ -249,12 +251,6 @@ def _groups_by_length(
   number = np.searchsorted(bounds, store.bounds(documents)[1], side="right")
   present, groups = np.unique(number, return_inverse=True)
   return tuple(names[i] for i in present.tolist()), groups
-
-
-def _listed(names: tuple[str, ...]) -> str:
-  text = ", ".join(repr(name) for name in names[:_MAX_LISTED])
-  more = len(names) - _MAX_LISTED
-  return text if more <= 0 else f"{text} and {more} more"
 
 
 class Shares:

@@ -52,16 +52,17 @@ _ASKED = memorization.Options(window=48, prefix=24, documents=64, windows=16)
 
 
 def make_store(
-  directory: pathlib.Path, found: Sequence[dict[str, str]], count: int
+  directory: pathlib.Path, documents: Sequence[dict[str, str]], count: int
 ) -> stores.Store:
   """Writes so many of the functions, from the shortest to the longest."""
   some = [
-    found[i * (len(found) - 1) // max(count - 1, 1)] for i in range(count)
+    documents[i * (len(documents) - 1) // max(count - 1, 1)]
+    for i in range(count)
   ]
   return stores.write_store(
     directory / str(count),
-    [np.frombuffer(own["text"].encode(), np.uint8) for own in some],
-    ids=[own["id"] for own in some],
+    [np.frombuffer(document["text"].encode(), np.uint8) for document in some],
+    ids=[document["id"] for document in some],
     tokenizer_info=tokenizers.make_tokenizer(tokenizers.TokenizerSpec()).info,
     overwrite=True,
   )
@@ -114,9 +115,11 @@ def known_at(looks: list[list[dict]], i: int) -> int | None:
   return None
 
 
-def learned(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
+def learned(
+  directory: pathlib.Path, documents: Sequence[dict[str, str]]
+) -> None:
   """Trains on eight documents and says when each was known."""
-  store = make_store(directory, found, _LEARNED)
+  store = make_store(directory, documents, _LEARNED)
   looks = run(store)
   if _PLOT.value:
     plot(_PLOT.value, store, looks)
@@ -127,13 +130,13 @@ def learned(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
     key=lambda i: (known_at(looks, i) or float("inf"), -last[i]["p_z"]),
   )
   for i in order:
-    own, at = last[i], known_at(looks, i)
-    length = int(store.bounds(np.asarray([own["document"]]))[1][0])
+    look, at = last[i], known_at(looks, i)
+    length = int(store.bounds(np.asarray([look["document"]]))[1][0])
     lines.append(
       [
-        own["id"], f"{length}", f"{own['exposures']:,}",
+        look["id"], f"{length}", f"{look['exposures']:,}",
         "not yet" if at is None else f"{at:,}",
-        f"{own['p_z']:.2f}", f"{own['p_z_max']:.2f}",
+        f"{look['p_z']:.2f}", f"{look['p_z_max']:.2f}",
       ]
     )  # fmt: skip
   head = [
@@ -143,22 +146,24 @@ def learned(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
   shared.show(title, [head, *lines], _OUTPUT.value)
 
 
-def scaling(directory: pathlib.Path, found: Sequence[dict[str, str]]) -> None:
+def scaling(
+  directory: pathlib.Path, documents: Sequence[dict[str, str]]
+) -> None:
   """Trains on more and more documents for as many steps."""
   lines = []
   for count in map(int, _SCALES.value):
-    looks = run(make_store(directory, found, count))
+    looks = run(make_store(directory, documents, count))
     last = looks[-1]
     at = [known_at(looks, i) for i in range(len(last))]
-    known = [own for own in at if own is not None]
+    known = [look for look in at if look is not None]
     lines.append(
       [
         f"{count}",
-        f"{statistics.median(own['exposures'] for own in last):,.0f}",
+        f"{statistics.median(look['exposures'] for look in last):,.0f}",
         f"{len(known)}",
         f"{statistics.median(known):,.0f}" if known else "-",
-        f"{statistics.mean(own['p_z'] for own in last):.3f}",
-        f"{statistics.mean(own['log_p_z'] for own in last):.2f}",
+        f"{statistics.mean(look['p_z'] for look in last):.3f}",
+        f"{statistics.mean(look['log_p_z'] for look in last):.2f}",
       ]
     )
   head = [
@@ -177,12 +182,12 @@ def plot(path: str, store: stores.Store, looks: list[list[dict]]) -> None:
   from matplotlib import pyplot
 
   figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
-  for i, own in enumerate(looks[-1]):
-    length = int(store.bounds(np.asarray([own["document"]]))[1][0])
+  for i, look in enumerate(looks[-1]):
+    length = int(store.bounds(np.asarray([look["document"]]))[1][0])
     axis.plot(
       [records[i]["exposures"] for records in looks],
       [records[i]["p_z"] for records in looks],
-      label=f"{length} bytes: {own['id']}",
+      label=f"{length} bytes: {look['id']}",
     )
   axis.set_xlabel("exposures: spans of the document")
   axis.set_ylabel("P(z), mean over its windows")
@@ -200,12 +205,13 @@ def main(argv: Sequence[str]) -> None:
       f" {', '.join(sorted(unknown))}."
     )
   parts = [known[name] for name in _PARTS.value]
-  found = sorted(
-    shared.functions(90, 400), key=lambda own: len(own["text"].encode())
+  documents = sorted(
+    shared.functions(90, 400),
+    key=lambda document: len(document["text"].encode()),
   )
   with tempfile.TemporaryDirectory() as temporary:
     for part in parts:
-      part(pathlib.Path(temporary), found)
+      part(pathlib.Path(temporary), documents)
 
 
 if __name__ == "__main__":

@@ -114,8 +114,8 @@ def files_of(name: str) -> Iterator[pathlib.Path]:
       if not {"site-packages", "test", "tests"} & set(path.parts):
         yield path
   elif name == "packages":
-    for own in ("flax", "jax", "numpy", "optax"):
-      yield from sorted((packages / own).glob("**/*.py"))
+    for package in ("flax", "jax", "numpy", "optax"):
+      yield from sorted((packages / package).glob("**/*.py"))
   else:
     for pattern in ("LICENSE*", "METADATA", "*.md", "*.rst", "*.txt"):
       yield from sorted(packages.glob(f"**/{pattern}"))
@@ -217,7 +217,7 @@ def train(directory: pathlib.Path, arm: str, seed: int) -> dict:
       losses.append(metrics["loss"])
   losses = np.asarray(jax.device_get(losses), np.float64)
   model = trainer.model(state)
-  found = {}
+  bits_per_byte = {}
   for name in _NAMES:
     source = chomp_data.build(
       {
@@ -233,13 +233,13 @@ def train(directory: pathlib.Path, arm: str, seed: int) -> dict:
       }
     ).sources[name]
     score = evaluation.score(model, evaluation.batches_of(source, 64))
-    found[name] = score.loss / math.log(2)
+    bits_per_byte[name] = score.loss / math.log(2)
   return {
     "arm": arm,
     "seed": seed,
     "steps": steps,
     "parameters": trainer.num_parameters,
-    "bits_per_byte": found,
+    "bits_per_byte": bits_per_byte,
     # How uneven the loss is from step to step, in the second half.
     "jitter": float(np.std(np.diff(losses[steps // 2 :]))),
     "losses": [float(v) for v in losses[:: max(1, steps // 100)]],
@@ -271,18 +271,18 @@ def _cost(directory: pathlib.Path, arm: str, steps: int) -> dict:
     source[step]
   reads = list(source.reads.by_source().values())
   whole = sum(
-    -(-own.store.num_tokens // _CHUNK) for own in pipe.sources.values()
+    -(-source.store.num_tokens // _CHUNK) for source in pipe.sources.values()
   )
   assert pipe.num_steps is not None
   return {
-    "reads_per_example": sum(own.coalesced_ranges for own in reads)
-    / sum(own.planned_examples for own in reads),
-    "chunks": sum(own.chunks_fetched for own in reads)
+    "reads_per_example": sum(read.coalesced_ranges for read in reads)
+    / sum(read.planned_examples for read in reads),
+    "chunks": sum(read.chunks_fetched for read in reads)
     / (whole * steps / pipe.num_steps),
   }
 
 
-def kept() -> list[dict]:
+def stored_runs() -> list[dict]:
   """Returns the runs that `--results` has."""
   if not _RESULTS.value or not pathlib.Path(_RESULTS.value).exists():
     return []
@@ -292,8 +292,8 @@ def kept() -> list[dict]:
 
 def quality(directory: pathlib.Path, arms: Sequence[str]) -> list[dict]:
   """Trains every order with every seed, seeds outermost."""
-  runs = kept()
-  done = {(own["arm"], own["seed"]) for own in runs}
+  runs = stored_runs()
+  done = {(run["arm"], run["seed"]) for run in runs}
   for seed in range(_SEEDS.value):
     for arm in arms:
       if (arm, seed) in done:
@@ -303,7 +303,7 @@ def quality(directory: pathlib.Path, arms: Sequence[str]) -> list[dict]:
       if _RESULTS.value:
         with open(_RESULTS.value, "a") as file:
           file.write(json.dumps(runs[-1]) + "\n")
-  return [own for own in runs if own["arm"] in arms]
+  return [run for run in runs if run["arm"] in arms]
 
 
 def table_of(
@@ -323,10 +323,10 @@ def table_of(
   lines = []
 
   def of(arm: str, name: str | None) -> list[float]:
-    own = [run["bits_per_byte"] for run in runs if run["arm"] == arm]
+    scores = [run["bits_per_byte"] for run in runs if run["arm"] == arm]
     if name is not None:
-      return [one[name] for one in own]
-    return [statistics.mean(one.values()) for one in own]
+      return [one[name] for one in scores]
+    return [statistics.mean(one.values()) for one in scores]
 
   for arm in arms:
     cells = [
@@ -339,16 +339,16 @@ def table_of(
     if best in arms:
       # By seed: the same model and the same start.
       pairs = [
-        own - full
-        for own, full in zip(of(arm, None), of(best, None), strict=True)
+        value - full
+        for value, full in zip(of(arm, None), of(best, None), strict=True)
       ]
       over = f"{statistics.mean(pairs):+.3f} ± {_spread(pairs):.3f}"
-    own = [run for run in runs if run["arm"] == arm]
+    arm_runs = [run for run in runs if run["arm"] == arm]
     cost = costs[arm]
     lines.append(
       [
         arm, *cells, over,
-        f"{statistics.mean(run['jitter'] for run in own):.3f}",
+        f"{statistics.mean(run['jitter'] for run in arm_runs):.3f}",
         f"{cost['reads_per_example']:.3f}", f"{cost['chunks']:.2f}",
         f"{cost['tokens_per_cpu_s'] / 1e6:.1f}",
       ]

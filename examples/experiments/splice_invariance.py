@@ -68,8 +68,8 @@ def make_store(directory: pathlib.Path) -> str:
   lines = directory / "functions.jsonl"
   lines.write_text(
     "".join(
-      json.dumps(own) + "\n"
-      for own in shared.functions(_MIN_LENGTH, _MAX_LENGTH)
+      json.dumps(document) + "\n"
+      for document in shared.functions(_MIN_LENGTH, _MAX_LENGTH)
     )
   )
   store = directory / "store"

@@ -142,7 +142,7 @@ def main() -> None:
       # One process has looked at a batch that the others have not.
       next(it)
     if then in ("save", "saves"):
-      it.saving()()
+      it.begin_save()()
     if then in ("raise", "wait"):
       time.sleep(6 * watching.BEAT_S)
       raise ValueError("as of a collective")

@@ -140,10 +140,10 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
     saved = []
     for _ in range(3):
       next(it)
-      saved.append((it.step, it.saving()))
+      saved.append((it.step, it.begin_save()))
     it.seek(2)
     next(it)
-    saved.append((it.step, it.saving()))
+    saved.append((it.step, it.begin_save()))
     may_sum.set()
     saved.append((it.step, it.get_state))
     for step, state in saved:
@@ -161,7 +161,7 @@ def test_a_thread_that_fails_tells_who_saves(root, monkeypatch):
     monkeypatch.setattr(totals.PlanTotals, "at", fail)
     next(it)
     with pytest.raises(OSError, match="an index is gone"):
-      it.saving()()
+      it.begin_save()()
 
 
 def test_all_threads_have_ended_once_an_iterator_is_closed(root, monkeypatch):
@@ -193,7 +193,7 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(root, monkeypatch):
   monkeypatch.setattr(background, "STOP_S", 0.2)
   it = iterators.make_iterator(runs.data_of(MIX, root), step=20)
   next(it)
-  state = it.saving()
+  state = it.begin_save()
   it.close()
   may_sum.set()
   record = json.loads(state())

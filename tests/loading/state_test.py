@@ -291,7 +291,7 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(
     next(it)
     with refused:
       # Before it is written.
-      it.saving()()
+      it.begin_save()()
     with refused:
       it.get_state()
     with refused:
@@ -300,7 +300,7 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(
       next(it)
     it.set_state(saved)
     next(it)
-    it.saving()()
+    it.begin_save()()
     # What the state told is forgotten with it.
     it.set_state(wrong)
     next(it)
@@ -308,7 +308,7 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(
     it.seek(5)
     assert json.loads(it.get_state())["accounts"]["text"] == record
     next(it)
-    it.saving()()
+    it.begin_save()()
 
 
 def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):

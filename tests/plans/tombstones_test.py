@@ -351,7 +351,7 @@ def test_a_state_whose_counts_were_altered_is_refused(corpora, tmp_path):
     again.set_state(altered)
     next(again)
     with pytest.raises(state_lib.StateError, match=r"accounts\.b\.tokens"):
-      again.saving()()
+      again.begin_save()()
 
 
 class Masked(grain.transforms.Map):

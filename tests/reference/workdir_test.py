@@ -29,7 +29,7 @@ class Input:
   def __init__(self, step):
     self.step = step
 
-  def saving(self):
+  def begin_save(self):
     return lambda: state_lib.encode(self.step, {"seed": 1}, {})
 
 

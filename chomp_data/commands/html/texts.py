@@ -12,11 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.commands import token_texts
 from chomp_data.commands.html import packing
-
-# No UTF-8 character is of more bytes, nor is a token less than one.
-_MOST_JOINED = 4
-_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 class Texts:
@@ -58,21 +55,22 @@ class Texts:
         token: len(text) for token, text in words.items() if text.isalpha()
       }
       self._before = max(sizes, key=lambda token: sizes[token], default=None)
-    parts = [token for token in ids if _UNKNOWN in self._text((token,))]
+    parts = [
+      token for token in ids if token_texts.REPLACEMENT in self._text((token,))
+    ]
     places = inside[np.isin(tokens[inside], parts)]
     ends = end[np.searchsorted(begin, places, "right") - 1]
     matches, free = [], 0
     for place, last in zip(places.tolist(), ends.tolist(), strict=True):
       if place < free:
         continue
-      key = tuple(tokens[place : min(last, place + _MOST_JOINED)].tolist())
-      for count in range(2, len(key) + 1):
+      key = tuple(tokens[place:last].tolist())
+      count = token_texts.num_joined(key, self._text)
+      if count > 1:
         text = self._text(key[:count])
-        if _UNKNOWN not in text:
-          number = self._numbers.setdefault(text, len(self._numbers))
-          matches.append((place, count, number))
-          free = place + count
-          break
+        number = self._numbers.setdefault(text, len(self._numbers))
+        matches.append((place, count, number))
+        free = place + count
     return matches
 
   @property

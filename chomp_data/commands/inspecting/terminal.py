@@ -15,14 +15,14 @@ import rich.text
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.commands import pictures
+from chomp_data.commands import token_texts
 from chomp_data.commands.inspecting import records
 from chomp_data.prepare import tokenizers
 from chomp_data.rows import row_layout
 
-# Control characters of a document must not reach the terminal.
 _VISIBLE = {
-  code: "\N{REPLACEMENT CHARACTER}"
-  for code in (*range(0x20), *range(0x7F, 0xA0))
+  code: text
+  for code, text in token_texts.CONTROLS.items()
   if chr(code) not in "\n\t"
 }
 # By whether trained text weighs less than 1, 1 or more.

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         f" {args.held_out!r}. Name two stores."
       ]
     )
-  made = {
+  origin = {
     "split_of": store.hash,
     "fraction": args.fraction,
     "seed": args.seed,
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
         f"`--fraction` must leave a document on both sides, got {args.fraction}"
         f" of {sum(counts)}: none is {side}. Choose another one."
       )
-    rest_writer.finish(prepared={**made, "side": "rest"})
-    held_writer.finish(prepared={**made, "side": "held_out"})
+    rest_writer.finish(prepared={**origin, "side": "rest"})
+    held_writer.finish(prepared={**origin, "side": "held_out"})
   for path in (args.output, args.held_out):
     print(shared.line(stores.open_store(path)))
   return 0
