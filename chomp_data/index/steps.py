@@ -109,10 +109,13 @@ class Steps:
 
   def skipped(self, run_step: int) -> list[tuple[int, int]]:
     """Returns the skips before a run step, as (first, last + 1)."""
-    return self.skips(0, self.data_step(run_step))
+    return self.skips_within(0, self.data_step(run_step))
 
-  def skips(self, first: int, last: int) -> list[tuple[int, int]]:
-    """Returns the skips in data steps first to last - 1."""
+  def skips_within(self, first: int, last: int) -> list[tuple[int, int]]:
+    """Returns the skips of which all is in data steps first to last - 1.
+
+    A skip that begins at `last` is not among them, one that ends there is.
+    """
     return [skip for skip in self.skip if first <= skip[0] and skip[1] <= last]
 
   def stretches(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -122,7 +125,7 @@ class Steps:
       (first, last + 1) of consecutive data steps, none of them empty.
     """
     begin, stop = self.data_step(first), self.data_step(last)
-    skips = self.skips(begin, stop)
+    skips = self.skips_within(begin, stop)
     begins = [begin, *(end for _, end in skips)]
     stops = [*(skip_first for skip_first, _ in skips), stop]
     return [

@@ -362,7 +362,7 @@ def changes(
     names = operations_lib.as_now(old["operations"], new.get("operations"))
     old = {**old, "operations": names}
   if step is not None:
-    old, new = _past(old, step), _past(new, step)
+    old, new = _begun_before(old, step), _begun_before(new, step)
   return list(fingerprints.compared(_weighed(old, new), _weighed(new, old)))
 
 
@@ -425,7 +425,7 @@ def _as_mix(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
   return {**record, "mix": alone}
 
 
-def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
+def _begun_before(record: dict[str, Any], step: int) -> dict[str, Any]:
   """Returns a fingerprint less what only later steps depend on."""
   # What is skipped from here on is no past either.
   step = edits.steps_of(record).data_step(step - 1) + 1 if step else 0

@@ -41,6 +41,10 @@ from chomp_data.storage import paths
 DUPLICATES = ("keep", "drop")
 REASON = "duplicate"
 
+# Raise it when a document's hash is made of something else: a run that was
+# interrupted reads the hashes that it wrote.
+_VERSION = 1
+
 _HASH_BYTES = 16
 # Hashes that are sorted at once, and the most buckets: each is an open file.
 BUCKET_HASHES = 1 << 22
@@ -115,7 +119,7 @@ def without_duplicates(
     PrepareError: If an input cannot be read, or hashes are removed meanwhile.
   """
   keys = [scratch.digest(group) for group in groups]
-  name = scratch.digest([read, *keys])
+  name = scratch.digest([_VERSION, read, *keys])
   directory = paths.join(work, f"duplicates-{name}")
   tasks = lazy.LazySequence(
     lambda i: ScanTask(groups[i], read, on_error, directory), len(groups)

@@ -68,9 +68,9 @@ class Options(records.DocumentOptions):
       for token ids, which need one.
     train: A tokenizer to train on the inputs instead, or None.
     id_required: Whether a document must have an id.
-    duplicates: What happens to documents with the same text as an earlier one:
-      'drop' leaves them out and counts them, at the cost of reading all inputs
-      twice; for up to 10^9 documents.
+    duplicates: What happens to documents with the same text as an earlier one,
+      of which the same is trained on: 'drop' leaves them out and counts them,
+      at the cost of reading all inputs twice; for up to 10^9 documents.
     engine: What runs the workers: 'pool' uses processes of this machine, 'beam'
       uses Apache Beam, whose own flags follow after `--`.
     engine_flags: Flags of the engine's own.

@@ -447,11 +447,13 @@ def _labels(
   ]
   parts = _Parts([member.num_runs for member in runs])
   table = list(
-    dict.fromkeys(level for member in runs for level in member.table.tolist())
+    dict.fromkeys(
+      level for member in runs for level in member.level_weights.tolist()
+    )
   )
   numbers = [
     np.asarray(
-      [table.index(level) for level in member.table.tolist()], np.uint8
+      [table.index(level) for level in member.level_weights.tolist()], np.uint8
     )
     for member in runs
   ]

@@ -100,7 +100,7 @@ class Labels:
     self._is_remote = is_remote
     self.has_runs: bool = not isinstance(runs, AllTrained)
     self.has_document_weights: bool = weights is not None
-    self.levels: np.ndarray = runs.table
+    self.levels: np.ndarray = runs.level_weights
     self.has_weights: bool = self.has_document_weights or (
       self.has_runs and len(self.levels) > len(LEVELS)
     )
@@ -220,7 +220,7 @@ class LabelRuns:
   At first use runs are read where they are few, else some of their starts.
 
   Attributes:
-    table: float32[L], the weights of levels; 0 is not trained on, 1 weighs 1.
+    level_weights: float32[L], by level; 0 is not trained on, 1 weighs 1.
     starts: int64[R], where runs begin, rising from 0.
     levels: uint8[R], their levels.
     sums: int64[R + 1], trained tokens before each, and all of them.
@@ -229,7 +229,7 @@ class LabelRuns:
 
   def __init__(
     self,
-    table: np.ndarray,
+    level_weights: np.ndarray,
     starts: Values,
     levels: Values,
     sums: Values,
@@ -237,13 +237,13 @@ class LabelRuns:
     num_tokens: int,
   ):
     """Reads nothing yet; `num_tokens` are those of the store."""
-    self.table: np.ndarray = table
+    self.level_weights: np.ndarray = level_weights
     self.starts: Values = starts
     self.levels: Values = levels
     self.sums: Values = sums
     self.num_runs: int = num_runs
     self._num_tokens = num_tokens
-    self._trained = table > 0
+    self._is_trained = level_weights > 0
     self._stride = max(
       1, -(-num_runs // (CACHED_RUNS if num_runs <= MAX_SAMPLED_RUNS else 1))
     )
@@ -298,7 +298,7 @@ class LabelRuns:
     if not self.num_runs:
       return np.zeros(len(positions), np.int64)
     run = self._find(positions)
-    trained = self._trained[self.levels.gather(run)]
+    trained = self._is_trained[self.levels.gather(run)]
     inside = positions - self.starts.gather(run)
     return self.sums.gather(run) + trained * inside
 

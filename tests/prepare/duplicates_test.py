@@ -133,6 +133,21 @@ def test_of_the_same_text_another_part_may_be_trained_on(tmp_path, prepare):
   assert ids(store) == ["x.jsonl:1", "x.jsonl:2"]
 
 
+def test_of_the_same_chat_another_answer_may_be_trained_on(tmp_path, prepare):
+  def chat(*weights):
+    roles = ("user", "assistant") * len(weights)
+    messages = [{"role": role, "content": "same"} for role in roles]
+    for message, weight in zip(messages[1::2], weights, strict=True):
+      message["weight"] = weight
+    return {"messages": messages}
+
+  path = tmp_path / "x.jsonl"
+  chats = [chat(1, 0), chat(0, 1), chat(1, 0), chat(1, 2)]
+  path.write_text("".join(json.dumps(record) + "\n" for record in chats))
+  store, _ = prepare(path, duplicates="drop", messages_key="messages")
+  assert ids(store) == ["x.jsonl:1", "x.jsonl:2", "x.jsonl:4"]
+
+
 def test_a_run_goes_on_with_the_hashes_that_it_has(
   corpus, prepare, tmp_path, monkeypatch
 ):
