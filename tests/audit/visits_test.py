@@ -73,8 +73,8 @@ def shown(found):
   return [(v.step, v.row, v.start, v.length, v.column) for v in found]
 
 
-def check(pipe, middle):
-  steps = STEPS if pipe.num_steps is None else min(STEPS, pipe.num_steps)
+def check(pipe, middle, steps=STEPS):
+  steps = steps if pipe.num_steps is None else min(steps, pipe.num_steps)
   expected = every_visit(pipe, steps)
   middle = min(middle, steps)
   for name in pipe.source_names:
@@ -97,6 +97,9 @@ def check(pipe, middle):
         itertools.takewhile(lambda v: v.step < steps, own.next_visits(middle))
       )
       assert shown(found) == coming, where
+      for visit in found:
+        step = pipe.run_plan.steps.data_step(visit.step)
+        assert visit.data_step == step, where
       exposures = [v.exposure for v in found]
       assert exposures == list(range(len(past) + 1, len(wanted) + 1)), where
       back = list(own.previous_visits(middle))

@@ -107,6 +107,7 @@ def test_the_main_job_packs_several_documents_in_a_row(stores):
   assert filled / (rows * pipe.seq_len) > 0.9
 
 
+@pytest.mark.slow
 def test_the_main_job_ends_with_a_picture_and_one_screen_of_text(
   stores, tmp_path
 ):

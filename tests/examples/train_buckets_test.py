@@ -118,6 +118,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path, drawn):
   assert checkpoints(tmp_path)[-1] == last + 3
 
 
+@pytest.mark.slow
 def test_a_mix_in_one_line_takes_the_place_of_the_configs(tmp_path, drawn):
   out = run(
     tmp_path,

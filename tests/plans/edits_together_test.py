@@ -27,6 +27,7 @@ from chomp_data.plans import answers
 from chomp_data.plans import occurrences
 from tests import laws
 from tests.audit import small_runs
+from tests.audit import visits_test
 
 MOST = 26  # data steps looked at
 LAST_EDIT = 20
@@ -366,39 +367,7 @@ def check(reference, pipe, data):
     assert dict(
       zip(own.document.tolist(), own.tokens.tolist(), strict=True)
     ) == dict(tokens)
-    for document in data.draw(
-      st.lists(st.integers(0, len(counts) - 1), max_size=6)
-    ):
-      mine = [
-        (step, steps[step], row, start, length, column)
-        for step, row, number, start, length, column, _ in flat
-        if number == document
-      ]
-      own = visits.Visits(pipe, name, document)
-      at = data.draw(st.integers(0, len(steps)))
-      before = sum(v[0] < at for v in mine)
-      assert own.count_before(at) == before, (name, document, at)
-      ahead = []
-      # An endless run goes on.
-      if reference.ended:
-        ahead = list(own.next_visits(at))
-        assert len(ahead) == len(mine) - before
-      else:
-        for visit, _ in zip(own.next_visits(at), mine[before:], strict=False):
-          ahead.append(visit)
-        assert len(ahead) == len(mine) - before
-      shown = [
-        (v.step, v.data_step, v.row, v.start, v.length, v.column) for v in ahead
-      ]
-      assert shown == mine[before:], (name, document, at)
-      assert [v.exposure for v in ahead] == list(
-        range(before + 1, len(mine) + 1)
-      )
-      back = [
-        (v.step, v.data_step, v.row, v.start, v.length, v.column)
-        for v in own.previous_visits(at)
-      ]
-      assert back == mine[:before][::-1]
+  visits_test.check(pipe, data.draw(st.integers(0, len(steps))), len(steps))
 
 
 def check_begins(reference, pipe):

@@ -208,6 +208,8 @@ def test_what_save_to_disk_wrote_says_how_it_is_opened(tmp_path, file):
 
 def test_what_is_no_file_in_the_place_of_one_is_refused(copy, tmp_path):
   for file in files_of(copy):
+    if file.name.isdigit() and file.name != "0":
+      continue  # A shard as the first one of its array is.
     data = file.read_bytes()
     file.unlink()
     os.mkfifo(file)
