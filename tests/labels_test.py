@@ -15,6 +15,7 @@ from chomp_data import schema
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
 from tests.sources import labelled
+from tests.sources import small_configs
 
 SEQ_LEN = 16
 
@@ -33,10 +34,7 @@ def corpora(tmp_path_factory):
       ("rated", None, True),
     ]
   ):
-
-    def make_store(name=name, **options):
-      return testing_stores.make_store(root / name, **options)
-
+    make_store = functools.partial(testing_stores.make_store, root / name)
     lengths = np.exp(rng.normal(2.4, 1.0, 60)).astype(int).tolist()
     lengths[::13] = [0] * len(lengths[::13])
     out[name] = labelled.make(
@@ -77,43 +75,18 @@ def rows_config(corpora, rows, names=("chats",), shuffle="block", **changes):
     kinds["era_length"] = 5
   if shuffle == "block" and ROWS[rows]["kind"] != "bin":
     kinds |= {"io_block_size": 4, "window_blocks": 3}
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 2,
-    "sources": {
-      name: {
-        "store": corpora[name].path,
-        "rows": dict(ROWS[rows]),
-        "shuffle": kinds,
-      }
-      for name in names
-    },
-    **changes,
-  }
-  if len(names) > 1:
-    data.setdefault("mix", {"weights": dict.fromkeys(names, 1)})
+  stores = {name: corpora[name].path for name in names}
+  data = small_configs.of_rows(stores, [ROWS[rows]], **changes)
+  for section in data["sources"].values():
+    section["shuffle"] = kinds
   return data
 
 
 def bucket_config(corpora, names=("chats", "masked", "text"), **changes):
-  return {
-    "seed": 5,
-    "epochs": 2,
-    "remainder": "pad",
-    "buckets": {
-      "kind": "length",
-      "lengths": (4, 8, SEQ_LEN),
-      "tokens_per_batch": 64,
-    },
-    "sources": {
-      name: {"store": corpora[name].path, "rows": {"add_eos": True}}
-      for name in names
-    },
-    "mix": {"weights": dict.fromkeys(names, 1)},
-    **changes,
-  }
+  data = small_configs.of_rows(
+    {name: corpora[name].path for name in names}, [{}]
+  )
+  return {**small_configs.in_buckets(data, add_eos=True), **changes}
 
 
 def steps_of(pipe, most=24):

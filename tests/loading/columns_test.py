@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that holds some columns of rows reads those, and the next one."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -13,6 +14,7 @@ from chomp_data.transforms import formats
 from tests.loading import processes
 from tests.loading import sharding_test
 from tests.sources import labelled
+from tests.sources import small_configs
 
 SEQ_LEN = 16
 CUTS = [(0, 8), (8, 16), (3, 11), (0, 1), (15, 16), (5, 6)]
@@ -28,10 +30,7 @@ def corpora(tmp_path_factory):
   """Text with levels and weights, and text without."""
   root, out = tmp_path_factory.mktemp("corpora"), {}
   for name, table in (("chats", labelled.LEVELS), ("text", None)):
-
-    def make_store(name=name, **options):
-      return testing_stores.make_store(root / name, **options)
-
+    make_store = functools.partial(testing_stores.make_store, root / name)
     lengths = np.random.default_rng(0).integers(0, 40, 40).tolist()
     weights = table is not None
     out[name] = labelled.make(
@@ -41,20 +40,8 @@ def corpora(tmp_path_factory):
 
 
 def config(corpora, rows, names=("chats",), **changes):
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 1,
-    "sources": {
-      name: {"store": corpora[name], "rows": kind}
-      for name, kind in zip(names, itertools.cycle(rows))
-    },
-    **changes,
-  }
-  if len(names) > 1:
-    data["mix"] = {"weights": dict.fromkeys(names, 1)}
-  return data
+  stores = {name: corpora[name] for name in names}
+  return small_configs.of_rows(stores, rows, **{"epochs": 1, **changes})
 
 
 def check(data):
@@ -143,15 +130,8 @@ def test_columns_of_mixes_of_layouts_of_buckets_and_of_what_is_gone(
   edits = {"tombstones": ((1, str(gone)),)}
   check(config(corpora, kinds[1:], ("chats", "text"), **edits))
   check(config(corpora, kinds[:1], ("chats", "text")))
-  data = config(corpora, [{"add_eos": True}], ("chats", "text"))
-  data["buckets"] = {
-    "kind": "length",
-    "lengths": (4, 8, SEQ_LEN),
-    "tokens_per_batch": 64,
-  }
-  del data["seq_len"], data["global_batch_size"]
-  data["remainder"] = "pad"
-  check(data)
+  data = config(corpora, kinds[:1], ("chats", "text"))
+  check(small_configs.in_buckets(data, add_eos=True))
 
 
 def test_processes_read_their_columns_and_hold_the_batch_together(corpora):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields made on devices are the host's, bit for bit, whatever is read."""
 
+import functools
 import itertools
 import json
 import logging as std_logging
@@ -24,6 +25,7 @@ from tests.loading import compilations
 from tests.loading import processes
 from tests.loading import sharding_test
 from tests.sources import labelled
+from tests.sources import small_configs
 
 SEQ_LEN = 24
 ROWS = {
@@ -58,10 +60,7 @@ def corpora(tmp_path_factory):
     ("masked", (0.0, 1.0), False),
     ("chats", labelled.LEVELS, True),
   ):
-
-    def make_store(name=name, **options):
-      return testing_stores.make_store(root / name, **options)
-
+    make_store = functools.partial(testing_stores.make_store, root / name)
     lengths = np.exp(rng.normal(2.4, 1.0, 60)).astype(int) + 2
     sizes.append(lengths)
     out[name] = labelled.make(
@@ -84,22 +83,13 @@ def corpora(tmp_path_factory):
 
 
 def config(corpora, rows=("ffd",), names=("text",), **changes):
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 2,
-    "remainder": "pad",
-    "document_id": True,
-    "sources": {
-      name: {"store": corpora[name], "rows": ROWS[kind]}
-      for name, kind in zip(names, itertools.cycle(rows))
-    },
-    **changes,
-  }
+  changes = {
+    "seq_len": SEQ_LEN, "remainder": "pad", "document_id": True, **changes,
+  }  # fmt: skip
   if len(names) > 1:
-    data["mix"] = mixed(names)
-  return data
+    changes["mix"] = mixed(names)
+  stores = {name: corpora[name] for name in names}
+  return small_configs.of_rows(stores, [ROWS[kind] for kind in rows], **changes)
 
 
 def mixed(names):

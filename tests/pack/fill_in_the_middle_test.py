@@ -7,6 +7,7 @@ the tokens that its segment holds in the batch.
 """
 
 import collections
+import functools
 import json
 
 import numpy as np
@@ -282,7 +283,7 @@ def test_what_a_phase_leaves_is_rearranged_where_documents_end(
 
 def test_weights_of_other_sources_leave_sentinels_out(data, tmp_path):
   corpus = labelled.make(
-    lambda **options: testing_stores.make_store(tmp_path / "w", **options),
+    functools.partial(testing_stores.make_store, tmp_path / "w"),
     [20, 30, 15, 12] * 5,
     weights=True,
   )
@@ -419,7 +420,7 @@ def test_missing_ids_and_other_sections_are_errors(data, stores):
 )
 def test_labels_are_refused(data, tmp_path, weights, table):
   corpus = labelled.make(
-    lambda **options: testing_stores.make_store(tmp_path / "l", **options),
+    functools.partial(testing_stores.make_store, tmp_path / "l"),
     [20, 30, 15, 12] * 5,
     table=table,
     weights=weights,

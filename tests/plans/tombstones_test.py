@@ -6,6 +6,7 @@ The reference marks positions one by one in batches of the run that nothing is
 gone of, by the text of the docs: it knows spans, and no intervals.
 """
 
+import functools
 import json
 
 import grain
@@ -58,10 +59,7 @@ def corpora(tmp_path_factory):
   rng = np.random.default_rng(0)
   out = {}
   for seed, (name, table) in enumerate((("a", labelled.LEVELS), ("b", None))):
-
-    def make_store(name=name, **options):
-      return testing_stores.make_store(root / name, **options)
-
+    make_store = functools.partial(testing_stores.make_store, root / name)
     lengths = np.exp(rng.normal(2.6, 0.8, 40)).astype(int).tolist()
     lengths[::13] = [0] * len(lengths[::13])
     labelled.make(

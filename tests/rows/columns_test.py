@@ -13,6 +13,7 @@ from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
 from tests.rows import targets_test
+from tests.sources import small_configs
 
 SEQ_LEN, LENGTHS = targets_test.SEQ_LEN, targets_test.LENGTHS
 ROWS = targets_test.ROWS
@@ -77,32 +78,13 @@ def root(tmp_path_factory):
 
 
 def config(root, rows, names=("chats",), **changes):
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 2,
-    "columns": NAMED,
-    "sources": {
-      name: {"store": str(root / name), "rows": kind}
-      for name, kind in zip(names, rows, strict=True)
-    },
-    **changes,
-  }
-  if len(names) > 1:
-    data["mix"] = {"weights": dict.fromkeys(names, 1)}
-  return data
+  stores = {name: root / name for name in names}
+  return small_configs.of_rows(stores, rows, **{"columns": NAMED, **changes})
 
 
 def in_lengths(root, **rows):
-  data = config(root, [rows, rows], ("chats", "text"), remainder="pad")
-  del data["seq_len"], data["global_batch_size"]
-  data["buckets"] = {
-    "kind": "length",
-    "lengths": (4, 8, SEQ_LEN),
-    "tokens_per_batch": 64,
-  }
-  return data
+  data = config(root, [rows], ("chats", "text"))
+  return small_configs.in_buckets(data, **rows)
 
 
 def test_columns_of_stores_that_are_read_as_one(root):

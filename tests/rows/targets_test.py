@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets are the tokens later in the same run of a document's real tokens."""
 
+import functools
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.rows import targets
 from chomp_data.testing import stores as testing_stores
 from tests.sources import labelled
+from tests.sources import small_configs
 
 SEQ_LEN, DEPTH, PAD = 16, 4, 0
 LENGTHS = (5, 40, 1, 17, 3, 2, 31, 0, 9, 16, 25, 4)
@@ -41,10 +43,7 @@ def corpora(tmp_path_factory):
   """Stores with and without weights, by name."""
   root, out = tmp_path_factory.mktemp("targets"), {}
   for name, table in (("chats", labelled.LEVELS), ("text", None)):
-
-    def make_store(name=name, **options):
-      return testing_stores.make_store(root / name, **options)
-
+    make_store = functools.partial(testing_stores.make_store, root / name)
     out[name] = labelled.make(
       make_store, LENGTHS, table=table, weights=table is not None, bos_id=2
     )
@@ -52,32 +51,14 @@ def corpora(tmp_path_factory):
 
 
 def config(corpora, rows, names=("chats",), **changes):
-  data = {
-    "seed": 5,
-    "seq_len": SEQ_LEN,
-    "global_batch_size": 4,
-    "epochs": 2,
-    "sources": {
-      name: {"store": corpora[name].path, "rows": kind}
-      for name, kind in zip(names, rows, strict=True)
-    },
-    **changes,
-  }
-  if len(names) > 1:
-    data["mix"] = {"weights": dict.fromkeys(names, 1)}
-  return data
+  stores = {name: corpora[name].path for name in names}
+  return small_configs.of_rows(stores, rows, **changes)
 
 
 def in_lengths(corpora, **rows):
   """Returns a run in buckets of lengths."""
-  data = config(corpora, [rows, rows], ("chats", "text"))
-  data["buckets"] = {
-    "kind": "length",
-    "lengths": (4, 8, SEQ_LEN),
-    "tokens_per_batch": 64,
-  }
-  del data["seq_len"], data["global_batch_size"]
-  return {**data, "remainder": "pad"}
+  data = config(corpora, [rows], ("chats", "text"))
+  return small_configs.in_buckets(data, **rows)
 
 
 def removed_from(path, sources):

@@ -11,6 +11,7 @@ import pytest
 import chomp_data
 from chomp_data.transforms import formats
 from tests.loading import columns_test
+from tests.sources import small_configs
 
 corpora = columns_test.corpora
 SEQ_LEN = columns_test.SEQ_LEN
@@ -86,12 +87,8 @@ def test_the_inverse_of_every_field_is_the_canonical_batch(corpora, kind, name):
 
 
 def test_buckets_are_permuted_by_their_own_length(corpora):
-  data = config(corpora, "dual_chunk_swap", remainder="pad")
-  data["buckets"] = {
-    "kind": "length", "lengths": (4, 8, SEQ_LEN), "tokens_per_batch": 64,
-  }  # fmt: skip
-  del data["seq_len"], data["global_batch_size"]
-  data["sources"]["chats"]["rows"] = {"add_eos": True}
+  data = config(corpora, "dual_chunk_swap")
+  data = small_configs.in_buckets(data, add_eos=True)
   pipe = chomp_data.build(data)
   plain = chomp_data.build({**data, "sequence_layout": None})
   widths = set()
@@ -145,11 +142,7 @@ def test_what_does_not_go_with_a_layout_is_refused(corpora, changes, message):
 
 def test_a_bucket_that_does_not_divide_is_refused(corpora):
   data = config(corpora, "striped", shards=8)
-  data["buckets"] = {
-    "kind": "length", "lengths": (4, 8, SEQ_LEN), "tokens_per_batch": 64,
-  }  # fmt: skip
-  del data["seq_len"], data["global_batch_size"]
-  data["sources"]["chats"]["rows"] = {"add_eos": True}
+  data = small_configs.in_buckets(data, add_eos=True)
   with pytest.raises(
     chomp_data.ConfigError, match=r"lengths\[0\]` must be a multiple of 8"
   ):
