@@ -142,7 +142,6 @@ class Run:
       num_steps=options.num_steps,
       mesh=training.data_mesh(),
       parameter_sharding=options.train.parameter_sharding,
-      by_token=options.train.span_losses,
     )
     self.input: iterators.InputIterator = chomp_data.make_iterator(
       options.pipe, self.trainer.batch_sharding
@@ -274,14 +273,16 @@ class Run:
           seconds,
         )
       shapes.add(shape)
-      self._add_spans(self.log.add(metrics, math.prod(shape)))
+      self.span_losses.add(
+        self.log.add(metrics, math.prod(shape), self.input.shards)
+      )
       step += 1
       self.job.at(step)
       stop = stopping(step)
       saves = step % self.options.checkpoint.every_steps == 0
       logs = step % options.log_every_steps == 0
       if stop or saves or logs or step == total:
-        self._add_spans(self.log.flush())
+        self.span_losses.add(self.log.flush())
       if stop or saves or step == total:
         self.save(step, state)
       if logs or step == total:
@@ -367,9 +368,6 @@ class Run:
       )
     for line in changed:
       logging.warning("the checkpoint's run was another: %s", line)
-
-  def _add_spans(self, metrics: window_log.Metrics | None) -> None:
-    self.span_losses.add(metrics, self.input.shards)
 
   def _log_window(self, step: int) -> None:
     if not self.log.steps:

@@ -93,6 +93,33 @@ def by_span(
   )
 
 
+def of_step(
+  pipe: pipeline.Pipeline,
+  step: int,
+  metrics: Mapping[str, np.ndarray],
+  shards: Mapping[str, int] | None = None,
+) -> tuple[spans_lib.Spans, Sums]:
+  """Returns the spans of a step, and what they lost.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    metrics: On the host, of `training.loss_and_metrics`: of all rows, in their
+      order on devices.
+    shards: Of the iterator that placed the rows.
+  """
+  # From places on devices to rows of the plan.
+  row = np.argsort(pipe.row_order(step, shards))
+  spans, weight = pipe.plan(step), metrics.get("token_weight")
+  sums = by_span(
+    spans,
+    metrics["token_nll"][row],
+    metrics["token_mask"][row],
+    None if weight is None else weight[row],
+  )
+  return spans, sums
+
+
 class Writer:
   """Keeps the losses of a run's spans until a checkpoint, then writes them."""
 
@@ -127,32 +154,10 @@ class Writer:
           )
         self._workdir.delete([name])
 
-  def add(
-    self,
-    metrics: Mapping[str, np.ndarray] | None,
-    shards: Mapping[str, int] | None = None,
-  ) -> None:
-    """Adds the next step.
-
-    Args:
-      metrics: On the host, with `token_nll` and `token_mask` [B, S] and, of
-        batches with weights, `token_weight`; or None.
-      shards: Of the iterator that placed its rows.
-    """
-    if metrics is None or "token_nll" not in metrics or not self._writes:
-      return
-    step = self._first + len(self._steps)
-    # From places on devices to rows of the plan.
-    row = np.argsort(self._pipe.row_order(step, shards))
-    weight = metrics.get("token_weight")
-    self._steps.append(
-      by_span(
-        self._pipe.plan(step),
-        metrics["token_nll"][row],
-        metrics["token_mask"][row],
-        None if weight is None else weight[row],
-      )
-    )
+  def add(self, sums: Sums | None) -> None:
+    """Adds what the spans of the next step lost, of `of_step`; or None."""
+    if sums is not None and self._writes:
+      self._steps.append(sums)
 
   def flush(self) -> None:
     """Writes the steps since the last call to a file of their own."""

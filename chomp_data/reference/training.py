@@ -106,7 +106,7 @@ def token_weight(batch: Batch, mask: jax.Array) -> jax.Array:
 
 
 def loss_and_metrics(
-  model: decoder_lib.Decoder, batch: Batch, by_token: bool = False
+  model: decoder_lib.Decoder, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """Returns the mean nll of trained columns by weight, and what to log.
 
@@ -115,19 +115,13 @@ def loss_and_metrics(
   Args:
     model: The decoder.
     batch: Canonical fields, [B, S].
-    by_token: Whether metrics hold what each column lost: `token_nll`
-      float32[B, S] by weight, `token_mask` bool[B, S] and, where the batch has
-      `loss_weight`, `token_weight` float32[B, S].
 
   Returns:
     The loss, float32[], and metrics: `loss` float32[], `tokens` int32[]
-    (trained columns), `all_masked` int32[] (1 where there is none), and where
-    the batch has `document_id` [B, D], that field with `document_nll`
-    float32[B, D] and `document_tokens` int32[B, D]: sums over the columns of
-    segment d + 1, which is the segment of the row's d-th document. Where it
-    has `source_id` [B], that field with `row_nll` float32[B] and `row_tokens`
-    int32[B]. Where it has `loss_weight`, sums of nll are by weight, and those
-    of weights come along: `weight`, `document_weight`, `row_weight`.
+    (trained columns), `all_masked` int32[] (1 where there is none), and of each
+    column `token_nll` float32[B, S] by weight and `token_mask` bool[B, S].
+    Where the batch has `loss_weight`, `weight` float32[] and `token_weight`
+    float32[B, S] come along. `span_losses.of_step` sums columns by document.
   """
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
   nll, mask = token_nll(logits, batch)
@@ -140,29 +134,11 @@ def loss_and_metrics(
     "loss": loss,
     "tokens": tokens,
     "all_masked": (tokens == 0).astype(jnp.int32),
+    "token_nll": nll,
+    "token_mask": mask,
   }
   if weighted:
-    metrics["weight"] = total
-  if by_token:
-    metrics["token_nll"], metrics["token_mask"] = nll, mask
-    if weighted:
-      metrics["token_weight"] = weight
-  if "document_id" in batch:
-    slots = jnp.arange(batch["document_id"].shape[1])
-    in_slot = batch["segment_ids"][:, :, None] == slots + 1
-    metrics["document_id"] = batch["document_id"]
-    metrics["document_nll"] = jnp.einsum("bs,bsd->bd", nll, in_slot)
-    if weighted:
-      metrics["document_weight"] = jnp.einsum("bs,bsd->bd", weight, in_slot)
-    metrics["document_tokens"] = jnp.sum(
-      mask[:, :, None] & in_slot, axis=1, dtype=jnp.int32
-    )
-  if "source_id" in batch:
-    metrics["source_id"] = batch["source_id"]
-    metrics["row_nll"] = jnp.sum(nll, axis=1)
-    if weighted:
-      metrics["row_weight"] = jnp.sum(weight, axis=1)
-    metrics["row_tokens"] = jnp.sum(mask, axis=1, dtype=jnp.int32)
+    metrics["weight"], metrics["token_weight"] = total, weight
   return loss, metrics
 
 
@@ -177,7 +153,6 @@ class Trainer:
     num_steps: int,
     mesh: jax.sharding.Mesh,
     parameter_sharding: str = "replicated",
-    by_token: bool = False,
   ):
     """Binds a config; the first step compiles.
 
@@ -188,7 +163,6 @@ class Trainer:
       mesh: Devices along the axis 'data'.
       parameter_sharding: 'replicated', or 'fsdp': each array is cut over the
         mesh along its longest axis that divides.
-      by_token: Whether metrics hold what each column lost.
     """
     if problems := config.problems("config.model"):
       raise schema.ConfigError(problems)
@@ -198,7 +172,6 @@ class Trainer:
         f" {parameter_sharding!r}. Use one of them."
       )
     self._config = config
-    self._by_token = by_token
     self._optimizer, self._schedule = make_optimizer(options, num_steps)
     self.mesh = mesh
     self.batch_sharding: jax.sharding.NamedSharding = _sharding(mesh, _AXIS)
@@ -217,7 +190,7 @@ class Trainer:
       shapes,
     )
     self._shapes = shapes
-    # Metrics are small and wanted by every process, so they are replicated.
+    # Metrics are wanted by every process, so they are replicated.
     self._step = jax.jit(
       self._train_step,
       donate_argnums=0,
@@ -282,7 +255,7 @@ class Trainer:
   def _train_step(self, state: TrainState, batch: Batch):
     def loss(params):
       model = nnx.merge(self._graph, params)
-      return loss_and_metrics(model, batch, self._by_token)
+      return loss_and_metrics(model, batch)
 
     (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
     updates, opt_state = self._optimizer.update(

@@ -25,10 +25,11 @@ from chomp_data import errors
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.plans import summary
+from chomp_data.reference import span_losses
+from chomp_data.rows import spans as spans_lib
 
 # (source number, document).
 Document = tuple[int, int]
-Metrics = Mapping[str, np.ndarray]
 
 # Of `SourceReads`, what curves show.
 _READS = (
@@ -172,7 +173,10 @@ class WindowLog:
   def __init__(self, pipe: pipeline.Pipeline, first_step: int = 0):
     """Starts a window at a step of a run."""
     self._pipe = pipe
-    self._pending: tuple[int, Mapping[str, Any]] | None = None
+    # Positions, metrics and shards of the step in flight.
+    self._pending: (
+      tuple[int, Mapping[str, Any], Mapping[str, int] | None] | None
+    ) = None
     self.begin(first_step)
 
   def begin(self, step: int) -> None:
@@ -206,28 +210,34 @@ class WindowLog:
     """Mean loss of the window so far."""
     return self._total.loss(None)
 
-  def add(self, metrics: Mapping[str, Any], positions: int) -> Metrics | None:
+  def add(
+    self,
+    metrics: Mapping[str, Any],
+    positions: int,
+    shards: Mapping[str, int] | None = None,
+  ) -> span_losses.Sums | None:
     """Takes the next step's metrics and waits for those of the step before.
 
     Args:
       metrics: Of `training.Trainer.step`.
       positions: Rows times positions of the step's global batch.
+      shards: Of the iterator that placed its rows.
 
     Returns:
-      The metrics of the step before, on the host, or None.
+      What the spans of the step before lost, or None.
 
     Raises:
       DivergedError: If the loss of the step before is not finite.
     """
     before = self.flush()
-    self._pending = (positions, metrics)
+    self._pending = (positions, metrics, shards)
     return before
 
-  def flush(self) -> Metrics | None:
+  def flush(self) -> span_losses.Sums | None:
     """Waits for the step in flight; as `add`."""
     if self._pending is None:
       return None
-    (positions, pending), self._pending = self._pending, None
+    (positions, pending, shards), self._pending = self._pending, None
     metrics = jax.device_get(dict(pending))
     step, self._next = self._next, self._next + 1
     loss, tokens = float(metrics["loss"]), metrics["tokens"]
@@ -241,28 +251,31 @@ class WindowLog:
     self._all_masked += int(metrics["all_masked"])
     weight = metrics.get("weight", tokens)
     self._total.add([None], np.asarray(loss * float(weight)), weight, tokens)
-    if "source_id" in metrics:
-      self._add_rows(step, metrics)
-    return metrics
+    spans, sums = span_losses.of_step(self._pipe, step, metrics, shards)
+    self._add_spans(step, spans, sums)
+    return sums
 
-  def _add_rows(self, step: int, metrics: Metrics) -> None:
+  def _add_spans(
+    self, step: int, spans: spans_lib.Spans, sums: span_losses.Sums
+  ) -> None:
     """Adds a step by source, bucket and document."""
-    source = metrics["source_id"]
-    columns = metrics["row_nll"], _weight(metrics, "row"), metrics["row_tokens"]
-    self._by_key.add(source.tolist(), *columns)
+    columns = sums.nll, sums.weight, sums.tokens
+    for source in np.unique(spans.source).tolist():
+      of_source = spans.source == source
+      self._by_key.add(
+        [source], *(column[of_source].sum() for column in columns)
+      )
     if self._pipe.run_options.kind != "rows":
       bucket = self._pipe.bucket_of(step)[1]
-      self._by_key.add([bucket] * len(source), *columns)
-    if "document_id" in metrics:
-      document = metrics["document_id"]
-      named = (document >= 0) & (metrics["document_tokens"] > 0)
-      rows = np.broadcast_to(source[:, None], document.shape)
-      self._documents.add(
-        zip(rows[named].tolist(), document[named].tolist(), strict=True),
-        metrics["document_nll"][named],
-        _weight(metrics, "document")[named],
-        metrics["document_tokens"][named],
+      self._by_key.add([bucket], *(column.sum() for column in columns))
+    if self._pipe.run_options.data.document_id:
+      trained = sums.tokens > 0
+      documents = zip(
+        spans.source[trained].tolist(),
+        spans.document[trained].tolist(),
+        strict=True,
       )
+      self._documents.add(documents, *(column[trained] for column in columns))
 
   def take(self, step: int, wait_s: float = 0.0) -> Window:
     """Returns the window up to a step, and starts another.
@@ -414,11 +427,6 @@ def _summed(
     return (last - first) * share(first)
   middle = (first + last) // 2
   return _summed(share, first, middle) + _summed(share, middle, last)
-
-
-def _weight(metrics: Metrics, what: str) -> np.ndarray:
-  """Returns what rows or documents weigh: their tokens, unless more is said."""
-  return metrics.get(f"{what}_weight", metrics[f"{what}_tokens"])
 
 
 def _text(loss: float) -> str:

@@ -269,7 +269,7 @@ def test_losses_by_span_are_told_by_the_rows_of_the_plan(stores, tmp_path):
     # A token's loss is its number.
     nll = np.where(batch["loss_mask"], batch["tokens"], 0).astype(np.float32)
     metrics = {"token_nll": nll, "token_mask": batch["loss_mask"]}
-    writer.add(metrics, shards)
+    writer.add(span_losses.of_step(pipe, step, metrics, shards)[1])
   writer.flush()
   (found,) = span_losses.read(pipe, workdir, 0, 3)
   at = 0

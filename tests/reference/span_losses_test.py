@@ -57,6 +57,10 @@ def metrics_of(pipe, step: int, rng, lost=None) -> dict[str, np.ndarray]:
   return {"token_nll": np.where(mask, nll, 0), "token_mask": mask}
 
 
+def add(writer, pipe, step, metrics):
+  writer.add(span_losses.of_step(pipe, step, metrics)[1])
+
+
 def of(spans: spans_lib.Spans):
   return (
     own.tolist()
@@ -94,7 +98,9 @@ def test_a_resumed_run_has_the_files_of_an_unbroken_one(pipe, tmp_path):
         kill, step = None, saved
         writer = span_losses.Writer(pipe, workdir, writes=True)
         writer.begin(saved)
-      writer.add(metrics_of(pipe, step, np.random.default_rng(step)))
+      add(
+        writer, pipe, step, metrics_of(pipe, step, np.random.default_rng(step))
+      )
       step += 1
       if step in flushes:
         writer.flush()
@@ -118,7 +124,7 @@ def test_steps_that_were_not_written_are_named(pipe, tmp_path):
   with pytest.raises(errors.StateError, match=r"none of step 0.*span_losses"):
     list(span_losses.read(pipe, workdir, 0, 1))
   writer = span_losses.Writer(pipe, workdir, writes=True)
-  writer.add(metrics_of(pipe, 0, np.random.default_rng(0)))
+  add(writer, pipe, 0, metrics_of(pipe, 0, np.random.default_rng(0)))
   writer.flush()
   assert span_losses.steps_written(workdir) == (0, 1)
   with pytest.raises(errors.StateError, match=r"steps 0 \.\. 1.*of step 1"):
@@ -133,7 +139,7 @@ def test_8_bytes_a_span(pipe, tmp_path):
   workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(100):
-    writer.add(metrics_of(pipe, step, np.random.default_rng(step)))
+    add(writer, pipe, step, metrics_of(pipe, step, np.random.default_rng(step)))
   writer.flush()
   (file,) = (tmp_path / "run" / span_losses.DIRECTORY).iterdir()
   spans = len(pipe.plan(0, 100))
@@ -154,7 +160,7 @@ def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
 
   rng = np.random.default_rng(0)
   for step in range(steps):
-    writer.add(metrics_of(pipe, step, rng, lost))
+    add(writer, pipe, step, metrics_of(pipe, step, rng, lost))
   writer.flush()
   found = span_losses.documents(pipe, workdir, 150, 160)
   first, *others = found
@@ -181,7 +187,7 @@ def test_one_step_is_compared_with_the_steps_around(pipe, tmp_path):
   spike, rng = 40, np.random.default_rng(0)
   for step in range(70):
     lost = (lambda *_: 3.0) if step == spike else (lambda *_: 1.0)
-    writer.add(metrics_of(pipe, step, rng, lost))
+    add(writer, pipe, step, metrics_of(pipe, step, rng, lost))
     if step % 16 == 0:
       writer.flush()
   writer.flush()

@@ -38,8 +38,6 @@ def _batch(seed: int = 0) -> dict[str, np.ndarray]:
     "segment_ids": (columns >= begin).astype(np.int32),
     "positions": np.tile(columns.astype(np.int32), (_ROWS, 1)),
     "loss_mask": inside & (columns < end - 1),
-    "source_id": np.zeros(_ROWS, np.int32),
-    "document_id": (np.arange(_ROWS, dtype=np.int32) % 3)[:, None],
   }
 
 
@@ -151,30 +149,15 @@ def test_a_step_on_an_all_masked_batch_leaves_a_finite_state(trainer):
   assert np.isfinite(float(metrics["loss"]))
 
 
-def test_losses_by_document_sum_to_the_loss(loss_and_grads):
-  (_, metrics), _ = loss_and_grads(_batch())
-  np.testing.assert_array_equal(metrics["document_tokens"], np.full((8, 1), 6))
+def test_losses_by_column_sum_to_the_loss(loss_and_grads):
+  batch = _batch()
+  (_, metrics), _ = loss_and_grads(batch)
+  np.testing.assert_array_equal(metrics["token_mask"], batch["loss_mask"])
   np.testing.assert_allclose(
-    np.sum(metrics["document_nll"]) / np.sum(metrics["document_tokens"]),
+    np.sum(metrics["token_nll"]) / np.sum(metrics["token_mask"]),
     float(metrics["loss"]),
     rtol=1e-5,
   )
-
-
-def test_losses_by_document_follow_segments_where_a_row_has_several(
-  loss_and_grads,
-):
-  batch = _batch()
-  batch["segment_ids"] = np.tile(
-    np.asarray([1] * 5 + [2] * 4 + [0] * 3, np.int32), (_ROWS, 1)
-  )
-  batch["loss_mask"] = np.isin(np.arange(_SEQ_LEN), [0, 1, 2, 3, 5, 6, 7])[
-    None
-  ].repeat(_ROWS, 0)
-  batch["document_id"] = np.tile(np.asarray([4, 9], np.int32), (_ROWS, 1))
-  (_, metrics), _ = loss_and_grads(batch)
-  np.testing.assert_array_equal(metrics["document_tokens"], [[4, 3]] * _ROWS)
-  np.testing.assert_array_equal(metrics["document_id"], [[4, 9]] * _ROWS)
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine(trainer):
@@ -234,10 +217,9 @@ def test_weights_make_the_loss_a_weighted_mean_and_are_summed(loss_and_grads):
   total = batch["loss_weight"].sum()
   assert float(metrics["weight"]) == pytest.approx(total, rel=1e-5)
   assert int(metrics["tokens"]) == int(plain[1]["tokens"])
-  for name in ("row", "document"):
-    assert float(metrics[f"{name}_weight"].sum()) == pytest.approx(total, 1e-5)
-    nll = float(metrics[f"{name}_nll"].sum())
-    assert nll / total == pytest.approx(float(loss), rel=1e-5)
+  np.testing.assert_allclose(metrics["token_weight"], batch["loss_weight"])
+  nll = float(metrics["token_nll"].sum())
+  assert nll / total == pytest.approx(float(loss), rel=1e-5)
   # Only their ratios matter, and a constant changes nothing.
   batch["loss_weight"] = 7 * batch["loss_weight"]
   (scaled, _), same = loss_and_grads(batch)

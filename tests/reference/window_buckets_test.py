@@ -40,19 +40,17 @@ def test_a_window_counts_batches_losses_and_passes_by_bucket(pipe):
   nll, tokens, count = {}, {}, {}
   for step in range(2, 12):
     bucket = pipe.bucket_of(step)[1]
-    row_tokens = pipe.batch(step)["loss_mask"].sum(axis=1)
-    row_nll = row_tokens * (1.0 + step)
+    mask = pipe.batch(step)["loss_mask"]
     metrics = {
-      "source_id": np.zeros(len(row_nll), np.int64),
-      "row_nll": row_nll,
-      "row_tokens": row_tokens,
+      "token_nll": mask * (1.0 + step),
+      "token_mask": mask,
       "loss": 1.0 + step,
-      "tokens": row_tokens.sum(),
+      "tokens": mask.sum(),
       "all_masked": 0,
     }
     log.add(metrics, 64)
-    nll[bucket] = nll.get(bucket, 0) + row_nll.sum()
-    tokens[bucket] = tokens.get(bucket, 0) + row_tokens.sum()
+    nll[bucket] = nll.get(bucket, 0) + mask.sum() * (1.0 + step)
+    tokens[bucket] = tokens.get(bucket, 0) + mask.sum()
     count[bucket] = count.get(bucket, 0) + 1
   log.flush()
   window = log.take(12)

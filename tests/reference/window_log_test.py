@@ -18,6 +18,8 @@ def _metrics(loss, tokens, **fields):
     "loss": np.float32(loss),
     "tokens": np.int32(tokens),
     "all_masked": np.int32(tokens == 0),
+    "token_nll": np.zeros((4, 16), np.float32),
+    "token_mask": np.zeros((4, 16), bool),
     **fields,
   }
 
@@ -56,8 +58,10 @@ def test_a_step_is_in_flight_until_the_next_is_added(pipe):
   log = window_log.WindowLog(pipe)
   first, second = _metrics(1.0, 1), _metrics(2.0, 1)
   assert log.add(first, 1) is None
-  assert log.add(second, 1)["loss"] == 1.0
-  assert log.flush()["loss"] == 2.0
+  assert log.add(second, 1) is not None
+  assert (log.steps, log.loss) == (1, 1.0)
+  assert log.flush() is not None
+  assert (log.steps, log.loss) == (2, 1.5)
   assert log.flush() is None
 
 
@@ -79,25 +83,57 @@ def test_a_loss_that_is_not_finite_stops_the_run(pipe):
     log.flush()
 
 
-def test_losses_are_kept_apart_by_source_and_document(pipe):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_are_summed_by_source_and_document(tmp_path, weighted):
+  """Each token's loss is a number of its own; sums are made token by token."""
+  rng = np.random.default_rng(0)
+  for name in "ab":
+    documents = [rng.integers(3, 60, n) for n in (5, 30, 1, 8, 11, 7, 20)]
+    testing_stores.make_store(tmp_path / name, documents, vocab_size=64)
+  pipe = pipeline.build(
+    {
+      "seq_len": 16,
+      "global_batch_size": 3,
+      "document_id": True,
+      "sources": {
+        name: {
+          "store": str(tmp_path / name),
+          "rows": {"kind": "bin", "add_bos": True, "bos_token_id": 1},
+          "shuffle": {"kind": "full"},
+        }
+        for name in "ab"
+      },
+    }
+  )
   log = window_log.WindowLog(pipe)
-  fields = {
-    "source_id": np.asarray([0, 0, 1, -1]),
-    "row_nll": np.asarray([8.0, 4.0, 5.0, 0.0]),
-    "row_tokens": np.asarray([4, 2, 5, 0]),
-    "document_id": np.asarray([[7, 8], [7, -1], [7, -1], [-1, -1]]),
-    "document_nll": np.asarray([[2.0, 6.0], [4.0, 0], [5.0, 0], [0, 0]]),
-    "document_tokens": np.asarray([[1, 3], [2, 0], [5, 0], [0, 0]]),
-  }
-  log.add(_metrics(17 / 11, 11, **fields), 100)
-  log.add(_metrics(1.0, 1), 100)
+  by_source, by_document = {}, {}
+  for step in range(8):
+    batch = pipe.canonical(step)
+    mask = batch["loss_mask"]
+    weight = rng.random(mask.shape) * mask if weighted else mask.astype(float)
+    nll = rng.random(mask.shape) * weight
+    for row, column in zip(*np.nonzero(mask), strict=True):
+      source = int(batch["source_id"][row])
+      slot = batch["segment_ids"][row, column] - 1
+      document = source, int(batch["document_id"][row, slot])
+      values = np.asarray([nll[row, column], weight[row, column], 1])
+      for sums, key in ((by_source, source), (by_document, document)):
+        sums[key] = sums.get(key, 0) + values
+    fields = {"token_nll": nll, "token_mask": mask}
+    if weighted:
+      fields |= {"token_weight": weight, "weight": weight.sum()}
+    log.add(_metrics(1.0, mask.sum(), **fields), mask.size)
   log.flush()
-  assert log.take_documents() == {
-    (0, 7): (2.0, 3),
-    (0, 8): (2.0, 3),
-    (1, 7): (1.0, 5),
-  }
+  losses = log.take_documents()
+  assert list(losses) == sorted(by_document)
+  for key, (nll, weight, tokens) in by_document.items():
+    assert losses[key] == (pytest.approx(nll / weight), tokens)
+  sources = log.take(8).sources
+  for i, name in enumerate("ab"):
+    nll, weight, _ = by_source[i]
+    assert sources[name]["loss"] == pytest.approx(nll / weight)
   assert log.take_documents() == {}
+  assert all(math.isnan(one["loss"]) for one in log.take(8).sources.values())
 
 
 def test_time_that_is_left_out_does_not_slow_the_window(pipe):
