@@ -18,7 +18,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent import futures
 import dataclasses
 from typing import Any
 
@@ -33,6 +32,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.storage import paths
+from chomp_data.threads import together
 
 # Files of a task.
 _FILES = 256
@@ -103,8 +103,8 @@ def look(task: LookTask) -> list[detect.PlannedFile]:
 
   def plan() -> list[detect.PlannedFile]:
     num_objects = sum(file.is_remote for file in task.files)
-    with futures.ThreadPoolExecutor(min(_AT_ONCE, max(1, num_objects))) as pool:
-      return list(pool.map(plan_file, task.files))
+    at_once = min(_AT_ONCE, max(1, num_objects))
+    return list(together.mapped(plan_file, task.files, at_once))
 
   return _saved(task, list[detect.PlannedFile], plan)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent import futures
 import contextlib
 import dataclasses
 import functools
@@ -24,6 +23,7 @@ from chomp_data.storage import checksums
 from chomp_data.storage import opening
 from chomp_data.storage import storage
 from chomp_data.stores import json_values
+from chomp_data.threads import together
 
 _T = TypeVar("_T")
 
@@ -100,7 +100,4 @@ def mapped(
   function: Callable[[Any], Any], values: Sequence[Any]
 ) -> Iterator[Any]:
   """Yields what a function returns for each value, 32 calls at a time."""
-  with futures.ThreadPoolExecutor(_CONCURRENT) as pool:
-    # Results wait in memory, so that few are requested ahead.
-    for first in range(0, len(values), 4 * _CONCURRENT):
-      yield from pool.map(function, values[first : first + 4 * _CONCURRENT])
+  return together.mapped(function, values, _CONCURRENT)

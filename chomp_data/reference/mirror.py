@@ -11,12 +11,9 @@ it and what each object must be. A process that is killed before leaves objects
 that nobody takes for a checkpoint; they go when a later step is complete.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from concurrent import futures
 import contextlib
 import dataclasses
 import json
@@ -32,7 +29,7 @@ from chomp_data.storage import bucket
 from chomp_data.storage import checksums
 from chomp_data.storage import relative_names
 from chomp_data.stores import json_values
-from chomp_data.threads import heartbeat
+from chomp_data.threads import together
 
 COMPLETE = saved_states.COMPLETE
 
@@ -124,14 +121,12 @@ class Mirror:
         file.seek(begin)
         file.write(data)
 
-    _for_all(
-      bring,
-      (
-        (name, i * BLOCK_BYTES, expected)
-        for name, crc32c in record.files.items()
-        for i, expected in enumerate(crc32c)
-      ),
+    blocks = (
+      (name, i * BLOCK_BYTES, expected)
+      for name, crc32c in record.files.items()
+      for i, expected in enumerate(crc32c)
     )
+    together.for_all(bring, blocks, MAX_TRANSFERS)
 
   def send(self, step: int, directory: pathlib.Path) -> None:
     """Makes a step of a directory; then removes those not to be kept.
@@ -159,14 +154,12 @@ class Mirror:
       crc32c[name][begin // BLOCK_BYTES] = checksums.crc32c(data)
       self._place.put(_object(step, attempt, name, begin), data)
 
-    _for_all(
-      send,
-      (
-        (name, begin)
-        for name, size in files.items()
-        for begin in range(0, size, BLOCK_BYTES)
-      ),
+    blocks = (
+      (name, begin)
+      for name, size in files.items()
+      for begin in range(0, size, BLOCK_BYTES)
     )
+    together.for_all(send, blocks, MAX_TRANSFERS)
     record = dataclasses.asdict(_Complete(attempt, crc32c))
     record["crc32c"] = _crc32c(record)
     data = json.dumps(record, indent=1).encode()
@@ -213,9 +206,8 @@ class Mirror:
     self._place.delete(
       name for name in removed_names if name.endswith(COMPLETE)
     )
-    _for_all(
-      lambda name: self._place.delete([name]),
-      (name for name in removed_names if not name.endswith(COMPLETE)),
+    self._place.delete(
+      name for name in removed_names if not name.endswith(COMPLETE)
     )
 
   def _damaged(self, step: int, got: str) -> DamagedError:
@@ -260,7 +252,7 @@ class Files:
     """
     files = self._local_files()
     changed = [name for name in files if files[name] != self._sent.get(name)]
-    _for_all(self._send, iter(changed))
+    together.for_all(self._send, changed, MAX_TRANSFERS)
     self._place.delete(self._sent.keys() - files.keys())
     self._sent = files
 
@@ -328,16 +320,3 @@ def _complete(names: Iterable[str]) -> set[int]:
   return set(
     saved_states.whole_steps(name for name in names if name.count("/") == 1)
   )
-
-
-def _for_all(function: Callable[[Any], None], items: Iterator[Any]) -> None:
-  """Calls a function with all of many items, several at once."""
-  with futures.ThreadPoolExecutor(MAX_TRANSFERS) as pool:
-    calls = [pool.submit(function, item) for item in items]
-    try:
-      for future in futures.as_completed(calls):
-        future.result()
-        heartbeat.beat()
-    finally:
-      for future in calls:
-        future.cancel()

@@ -11,7 +11,6 @@ STORAGE_EMULATOR_HOST; other than Microsoft's in AZURE_STORAGE_ENDPOINT.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from concurrent import futures
 import contextlib
 import dataclasses
 import datetime
@@ -33,6 +32,7 @@ from chomp_data.storage import paths
 from chomp_data.storage import relative_names
 from chomp_data.storage import requests
 from chomp_data.storage import storage
+from chomp_data.threads import together
 
 # By the scheme of a URL: the name of obstore's class.
 STORES: dict[str, str] = {
@@ -353,12 +353,7 @@ class BucketStorage(storage.Storage):
           lambda store: obstore.delete_async(store, self._key(name)),
         )
 
-    all_names = sorted(names)
-    if all_names:
-      workers = min(_DELETED_TOGETHER, len(all_names))
-      with futures.ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(delete, all_names):
-          pass
+    together.for_all(delete, sorted(names), _DELETED_TOGETHER)
 
   def _check(
     self, name: str, data: bytes, size: int, check: storage.Check | None

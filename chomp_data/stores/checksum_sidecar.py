@@ -9,10 +9,9 @@ copied to a bucket beside the files, they are checked there, too.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
-from concurrent import futures
 import dataclasses
-import functools
 import hashlib
 import json
 import os
@@ -28,6 +27,7 @@ from chomp_data.storage import publish
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
 from chomp_data.stores import modification_guard
+from chomp_data.threads import together
 
 FILE = "adopted.json"
 PAGES = "pages.bin"
@@ -96,13 +96,18 @@ class ChecksumSidecar:
       progress: Called with the bytes of each page.
     """
     objects = opening.open_storage(root)
-    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+
+    def parts() -> Iterator[tuple[str, int]]:
       for name, sums in self.files.items():
         self._check_size(objects, name)
-        check = functools.partial(self._check_pages, objects, name)
-        first_pages = range(0, len(sums.crc32c), _JOINED_PAGES)
-        for num_bytes in pool.map(check, first_pages):
-          progress(num_bytes)
+        for first in range(0, len(sums.crc32c), _JOINED_PAGES):
+          yield name, first
+
+    def check(part: tuple[str, int]) -> int:
+      return self._check_pages(objects, *part)
+
+    for num_bytes in together.mapped(check, parts(), _TOGETHER):
+      progress(num_bytes)
 
   def _check_size(self, objects: storage.Storage, name: str) -> None:
     """Raises StoreError where a file is gone, cut or grown."""

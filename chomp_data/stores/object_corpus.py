@@ -9,7 +9,6 @@ unseen.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-from concurrent import futures
 import dataclasses
 import tempfile
 from typing import Any
@@ -20,7 +19,7 @@ from chomp_data import errors
 from chomp_data.storage import opening
 from chomp_data.storage import paths
 from chomp_data.storage import storage
-from chomp_data.threads import heartbeat
+from chomp_data.threads import together
 
 # Asked for at once, and bytes of a request where an object is read whole.
 _TOGETHER = 16
@@ -109,10 +108,8 @@ class ObjectCorpus:
     def copy_block(begin: int) -> None:
       end = min(begin + _BLOCK_BYTES, size)
       data[begin:end] = np.frombuffer(self.read(file, begin, end), np.uint8)
-      heartbeat.beat()
 
-    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-      list(pool.map(copy_block, range(0, size, _BLOCK_BYTES)))
+    together.for_all(copy_block, range(0, size, _BLOCK_BYTES), _TOGETHER)
     return data
 
 
@@ -129,8 +126,7 @@ def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
     StoreError: If one is missing, or cannot be read.
   """
   files = opening.open_storage(root)
-  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-    infos = list(pool.map(files.head, names))
+  infos = together.mapped(files.head, names, _TOGETHER)
   objects = []
   for name, info in zip(names, infos, strict=True):
     if info is None:

@@ -10,11 +10,9 @@ page that does not match is an error when it is first read.
 """
 
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from concurrent import futures
 import contextlib
 import dataclasses
 import functools
@@ -28,7 +26,6 @@ import threading
 import time
 from typing import Any
 from typing import Self
-from typing import TypeVar
 
 from absl import logging
 import numpy as np
@@ -44,6 +41,7 @@ from chomp_data.storage import relative_names
 from chomp_data.storage import storage
 from chomp_data.stores import json_values
 from chomp_data.threads import heartbeat
+from chomp_data.threads import together
 
 HEADER = "header.json"
 JOURNAL = "journal.json"
@@ -90,9 +88,6 @@ class _Entry:
   def nbytes(self) -> int:
     """Bytes of its file."""
     return self.size * np.dtype(self.dtype).itemsize
-
-
-_V = TypeVar("_V")
 
 
 class BusyError(Exception):
@@ -259,7 +254,7 @@ class RemoteSideArray(SideArray):
         runs[-1].append(page)
       else:
         runs.append([page])
-    _for_all(runs, self._download)
+    together.for_all(self._download, runs, _REQUESTS_AT_ONCE)
 
   def _download(self, pages: list[int]) -> None:
     """Requests pages that follow each other and writes them to the file."""
@@ -287,16 +282,6 @@ class RemoteSideArray(SideArray):
       file_maps.release(self._page(page))
     self._is_verified[pages] = True
     heartbeat.beat()
-
-
-def _for_all(values: Collection[_V], call: Callable[[_V], object]) -> None:
-  """Calls a function that waits for a bucket with each of several values."""
-  if len(values) == 1:
-    call(*values)
-    return
-  with futures.ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-    for _ in pool.map(call, values):
-      pass
 
 
 def _object_name(file_name: str, number: int) -> str:
@@ -748,7 +733,7 @@ def _open(
     }
     if sum(array.nbytes for array in arrays.values()) <= CHECKED_AT_OPEN:
       if is_partial:
-        _for_all(arrays.values(), SideArray.read)
+        together.for_all(SideArray.read, arrays.values(), _REQUESTS_AT_ONCE)
       else:
         for array in arrays.values():
           array.read()

@@ -11,8 +11,8 @@ on, and a writer that was killed can be repeated.
 
 import abc
 from collections.abc import Iterator
-from concurrent import futures
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -27,7 +27,7 @@ from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import zarr_opening
-from chomp_data.threads import heartbeat
+from chomp_data.threads import together
 
 # Objects sent at once; each is in memory, a shard of 64 Mi tokens 128 MiB.
 _SENT_TOGETHER = 4
@@ -202,15 +202,8 @@ class _Bucket(Destination):
     assert self._claim is not None
     names = sorted(opening.open_storage(staged).names())
     names.remove(manifest_lib.FILE)
-    with futures.ThreadPoolExecutor(_SENT_TOGETHER) as pool:
-      sent = [pool.submit(self._send_file, staged, name) for name in names]
-      try:
-        for future in futures.as_completed(sent):
-          future.result()
-          heartbeat.beat()
-      finally:
-        for future in sent:
-          future.cancel()
+    send = functools.partial(self._send_file, staged)
+    together.for_all(send, names, _SENT_TOGETHER)
     self._claim.renew()
     if self._cleared:
       # Requests of a writer that was killed may have been carried out since.
