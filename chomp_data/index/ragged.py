@@ -5,7 +5,9 @@
 NumPy only.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -86,3 +88,30 @@ def by_value(values: np.ndarray) -> Iterator[tuple[int, np.ndarray | slice]]:
     return
   for value in np.unique(values).tolist():
     yield value, np.flatnonzero(values == value)
+
+
+def neighbours(
+  numbers: Sequence[int],
+  begins: Callable[[int], bool],
+  most: int | None = None,
+) -> list[list[int]]:
+  """Divides ascending numbers into lists of those that follow each other.
+
+      [2, 3, 4, 5, 9], begins at multiples of 4 -> [[2, 3], [4, 5], [9]]
+
+  Args:
+    numbers: Distinct.
+    begins: Whether a number is the first of a list, whatever is before it.
+    most: Numbers of a list; None is any.
+  """
+  lists: list[list[int]] = []
+  for number in numbers:
+    if (
+      not lists
+      or number != lists[-1][-1] + 1
+      or len(lists[-1]) == most
+      or begins(number)
+    ):
+      lists.append([])
+    lists[-1].append(number)
+  return lists

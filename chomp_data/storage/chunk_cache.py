@@ -55,7 +55,7 @@ class ChunkSource(Protocol):
     """Divides ascending chunks into lists that are read together."""
     ...
 
-  def read(self, run: list[int]) -> Iterable[tuple[int, np.ndarray]]:
+  def read_run(self, run: list[int]) -> Iterable[tuple[int, np.ndarray]]:
     """Yields the chunks of a run, each with its checked, read-only values.
 
     Raises:
@@ -434,7 +434,7 @@ class ChunkCache:
   def _read(self, waiting: dict[int, futures.Future[np.ndarray]]) -> None:
     """Reads the chunks of a run."""
     try:
-      for chunk, values in self._source.read(list(waiting)):
+      for chunk, values in self._source.read_run(list(waiting)):
         waiting.pop(chunk).set_result(values)
     except BaseException as error:
       for future in waiting.values():

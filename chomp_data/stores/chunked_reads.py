@@ -5,16 +5,11 @@
 Positions, starts and lengths are in elements.
 """
 
-import abc
-from collections.abc import Callable
 from collections.abc import Iterator
 
 import numpy as np
 
-from chomp_data import errors
 from chomp_data.storage import chunk_cache
-from chomp_data.storage import object_chunks
-from chomp_data.storage import storage
 from chomp_data.stores import span_reads
 
 
@@ -130,103 +125,3 @@ class ChunkedReads:
     self.counters.spans += num_spans
     self.counters.logical_reads += num_spans
     self.counters.chunk_requests += num_requests
-
-
-class ObjectReads(ChunkedReads, abc.ABC):
-  """An array whose chunks are ranges of objects of a storage.
-
-  Chunks are numbered through all objects, `chunks_per_object` for each.
-  """
-
-  def read_objects(
-    self,
-    files: storage.Storage,
-    restore: str,
-    *,
-    chunks_per_object: int,
-    cache_bytes: int,
-    disk: object_chunks.OnDisk | None = None,
-    has_crc: bool = False,
-  ) -> None:
-    """Sets where chunks are; reads nothing yet.
-
-    Args:
-      files: The storage.
-      restore: What to do where an object is missing or damaged.
-      chunks_per_object: Chunks of an object.
-      cache_bytes: Most decoded bytes that are cached or on their way, one chunk
-        at least.
-      disk: As in `object_chunks.ObjectChunks`.
-      has_crc: Likewise.
-    """
-    self._files = files
-    self._restore = restore
-    self._chunks_per_object = chunks_per_object
-    self._indexes = object_chunks.ChunkIndexes(self._look_up)
-    self._source = object_chunks.ObjectChunks(
-      files,
-      self.counters,
-      restore,
-      self._locate,
-      self._decode,
-      chunk_bytes=self._chunk * self._dtype.itemsize,
-      chunks_per_object=chunks_per_object,
-      disk=disk,
-      has_crc=has_crc,
-    )
-    self.cache: chunk_cache.ChunkCache = chunk_cache.ChunkCache(
-      self._source, cache_bytes, self.counters
-    )
-    self._plans_ahead = files.is_remote
-
-  @abc.abstractmethod
-  def _object(self, number: int) -> object_chunks.VersionedObject:
-    """Returns an object by its number."""
-
-  @abc.abstractmethod
-  def _look_up(self, number: int) -> np.ndarray:
-    """Returns offset and size of the chunks of an object, int64[N, 2]."""
-
-  @abc.abstractmethod
-  def _decode(self, chunk: int, stored: bytes) -> np.ndarray:
-    """Returns the values of a stored chunk, read-only and checked."""
-
-  def _locate(self, chunks: list[int]) -> object_chunks.Ranges:
-    """Returns where chunks that follow each other in an object are stored."""
-    number, first = divmod(chunks[0], self._chunks_per_object)
-    return object_chunks.Ranges(
-      *self._object(number),
-      self._indexes.get(number)[first : first + chunks[-1] - chunks[0] + 1],
-    )
-
-  def _read_index(
-    self,
-    number: int,
-    byte_range: tuple[int, int | None],
-    decode: Callable[[bytes], np.ndarray],
-    rule: str,
-  ) -> np.ndarray:
-    """Reads the index of an object.
-
-    Args:
-      number: The object.
-      byte_range: Where its index is, as in `Storage.get`.
-      decode: Returns offset and size of each chunk; raises ValueError.
-      rule: What the index must be, for the message.
-    """
-    index: list[np.ndarray] = []
-
-    def check(data: bytes) -> None:
-      try:
-        index[:] = [decode(data)]
-      except ValueError as error:
-        raise self.damaged(number, f"{rule}, got {error}") from error
-
-    name, version = self._object(number)
-    self._source.get(name, *byte_range, check, version)
-    return index[0]
-
-  def damaged(self, number: int, what: str) -> errors.StoreError:
-    """Returns the error of a damaged object."""
-    url = self._files.url(self._object(number)[0])
-    return errors.StoreError(f"{url}: {what}. {self._restore}")

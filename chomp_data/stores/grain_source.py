@@ -235,7 +235,7 @@ class _Reader:
       return [[chunk] for chunk in chunks]
     return [[*chunks]] if len(chunks) else []
 
-  def read(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
+  def read_run(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
     """Yields elements; raises StoreError at one that is not as declared."""
     elements = map(self._source.__getitem__, run)
     if self._is_one_call:

@@ -32,6 +32,7 @@ import numpy as np
 import tqdm
 
 from chomp_data import errors
+from chomp_data.index import ragged
 from chomp_data.storage import checked_file
 from chomp_data.storage import file_maps
 from chomp_data.storage import opening
@@ -242,18 +243,10 @@ class RemoteSideArray(SideArray):
     return counts
 
   def _restore(self, pages: list[int]) -> None:
-    runs: list[list[int]] = []
     per_object = OBJECT_BYTES // checked_file.PAGE_BYTES
-    for page in pages:
-      if (
-        runs
-        and page == runs[-1][-1] + 1
-        and page % per_object
-        and len(runs[-1]) < _PAGES_TOGETHER
-      ):
-        runs[-1].append(page)
-      else:
-        runs.append([page])
+    runs = ragged.neighbours(
+      pages, lambda page: page % per_object == 0, _PAGES_TOGETHER
+    )
     together.for_all(self._download, runs, _REQUESTS_AT_ONCE)
 
   def _download(self, pages: list[int]) -> None:

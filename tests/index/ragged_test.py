@@ -56,3 +56,21 @@ def test_each_value_comes_once_with_all_of_its_places(values):
   assert list(got) == sorted(set(values))
   for value, index in got.items():
     assert index == [i for i, own in enumerate(values) if own == value]
+
+
+@hypothesis.given(
+  strategies.sets(strategies.integers(0, 40)),
+  strategies.integers(1, 9),
+  strategies.integers(1, 5),
+)
+def test_neighbours_follow_each_other_within_an_object(numbers, size, most):
+  lists = ragged.neighbours(sorted(numbers), lambda i: i % size == 0, most)
+  assert [*itertools.chain(*lists)] == sorted(numbers)
+  for one in lists:
+    assert one == list(range(one[0], one[0] + len(one)))
+    assert one[0] // size == one[-1] // size
+    assert len(one) <= most
+  # None could be longer.
+  for one, other in itertools.pairwise(lists):
+    follows = one[-1] + 1 == other[0]
+    assert not follows or not other[0] % size or len(one) == most

@@ -30,7 +30,7 @@ class Source:
   def runs(self, chunks):
     return [[chunk] for chunk in chunks]
 
-  def read(self, run):
+  def read_run(self, run):
     if self.gate is not None:
       assert self.gate.wait(10.0)
     self.most_held = max(self.most_held, self.cache.held_bytes)

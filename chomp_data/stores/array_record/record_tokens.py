@@ -94,6 +94,7 @@ class _Blocks:
       [[0], np.cumsum(-(-records // self._block_records))]
     )
     self._first_blocks: list[int] = self._first_block.tolist()
+    self._begins = frozenset(self._first_blocks)
     self._first_documents: list[int] = index.first_document.tolist()
 
   def nbytes(self, chunk: int) -> int:
@@ -104,18 +105,9 @@ class _Blocks:
 
   def runs(self, chunks: Sequence[int]) -> list[list[int]]:
     """Divides ascending blocks into those that follow each other in a file."""
-    runs: list[list[int]] = []
-    end = -1, -1
-    for block in chunks:
-      file, first, last = self.documents(block)
-      if (file, first) == end:
-        runs[-1].append(block)
-      else:
-        runs.append([block])
-      end = file, last
-    return runs
+    return ragged.neighbours(chunks, self._begins.__contains__)
 
-  def read(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
+  def read_run(self, run: list[int]) -> Iterator[tuple[int, np.ndarray]]:
     """Yields the blocks of a run, read in one range, with their tokens.
 
     Raises:

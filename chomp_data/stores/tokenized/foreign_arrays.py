@@ -18,9 +18,8 @@ import numpy as np
 
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
-from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
-from chomp_data.stores import chunked_reads
+from chomp_data.stores import object_reads
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 from chomp_data.stores.tokenized import zarr_chunks
@@ -32,13 +31,13 @@ RESTORE = "Restore the file from a copy, or write it again."
 _PAGES_TOGETHER = 256
 
 
-class ForeignArray(chunked_reads.ObjectReads):
+class ForeignArray(object_reads.ObjectReads):
   """An array in one or several objects."""
 
   def __init__(
     self,
     files: storage.Storage,
-    objects: Sequence[object_chunks.VersionedObject],
+    objects: Sequence[object_reads.VersionedObject],
     dtype: np.dtype,
     size: int,
     *,
@@ -78,7 +77,7 @@ class ForeignArray(chunked_reads.ObjectReads):
       disk=on_disk,
     )
 
-  def _object(self, number: int) -> object_chunks.VersionedObject:
+  def _object(self, number: int) -> object_reads.VersionedObject:
     return self._objects[number]
 
   def _check_ids(self, name: str, values: np.ndarray, first: int) -> None:
@@ -94,7 +93,7 @@ class Pages(ForeignArray):
   def __init__(
     self,
     files: storage.Storage,
-    page_object: object_chunks.VersionedObject,
+    page_object: object_reads.VersionedObject,
     dtype: np.dtype,
     size: int,
     page: int,
@@ -115,7 +114,7 @@ class Pages(ForeignArray):
       disk=disk,
     )
 
-  def _object(self, number: int) -> object_chunks.VersionedObject:
+  def _object(self, number: int) -> object_reads.VersionedObject:
     del number  # Pages that are located together.
     return self._objects[0]
 
@@ -136,7 +135,7 @@ class ZarrArrays(ForeignArray):
   def __init__(
     self,
     files: storage.Storage,
-    arrays: Sequence[Sequence[object_chunks.VersionedObject]],
+    arrays: Sequence[Sequence[object_reads.VersionedObject]],
     sizes: Sequence[int],
     array_format: zarr_chunks.Format,
     vocab_size: int | None,

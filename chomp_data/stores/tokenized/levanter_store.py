@@ -29,7 +29,6 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import disk_cache
-from chomp_data.storage import object_chunks
 from chomp_data.storage import opening
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
@@ -37,6 +36,7 @@ from chomp_data.stores import base
 from chomp_data.stores import external
 from chomp_data.stores import json_values
 from chomp_data.stores import object_corpus
+from chomp_data.stores import object_reads
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.tokenized import foreign_arrays
@@ -171,8 +171,8 @@ class _Part:
     offsets: Of where documents end.
   """
 
-  data: list[object_chunks.VersionedObject]
-  offsets: list[object_chunks.VersionedObject]
+  data: list[object_reads.VersionedObject]
+  offsets: list[object_reads.VersionedObject]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +308,7 @@ def _find(
 
 
 def _format(
-  cache: storage.Storage, metadata: object_chunks.VersionedObject
+  cache: storage.Storage, metadata: object_reads.VersionedObject
 ) -> zarr_chunks.Format:
   """Returns how an array is stored."""
   name, version = metadata

@@ -9,16 +9,15 @@ import numpy as np
 from chomp_data.storage import checksums
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import disk_cache
-from chomp_data.storage import object_chunks
 from chomp_data.storage import storage
-from chomp_data.stores import chunked_reads
+from chomp_data.stores import object_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
 
-class ChunkedArray(stored_array.StoredArray, chunked_reads.ObjectReads):
+class ChunkedArray(stored_array.StoredArray, object_reads.ObjectReads):
   """An array of a store, with at most `cache_bytes` of it in memory."""
 
   def __init__(
@@ -54,7 +53,7 @@ class ChunkedArray(stored_array.StoredArray, chunked_reads.ObjectReads):
     )
     self._table_lock = threading.Lock()
 
-  def _object(self, number: int) -> object_chunks.VersionedObject:
+  def _object(self, number: int) -> object_reads.VersionedObject:
     return f"{self._name}/{array_layout.shard_file(number)}", None
 
   def _look_up(self, number: int) -> np.ndarray:
