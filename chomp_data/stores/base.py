@@ -41,8 +41,8 @@ CACHE_BYTES = schema.integer(0, 2**63 - 1)
 _BATCH = schema.integer(1)
 
 
-class Tokens(Protocol):
-  """The tokens of all documents, one after the other.
+class Tokens(columns_lib.Elements, Protocol):
+  """The tokens of all documents, read as `Store.copy_tokens` says.
 
   Attributes:
     counters: What was read of them in this process.
@@ -50,20 +50,6 @@ class Tokens(Protocol):
 
   @property
   def counters(self) -> chunk_cache.Counters: ...
-
-  def copy_spans(
-    self,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    out: np.ndarray,
-    positions: np.ndarray,
-  ) -> None:
-    """See `Store.copy_tokens`."""
-    ...
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool | None:
-    """See `Store.prefetch`."""
-    ...
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the bytes of decoded chunks that are cached."""

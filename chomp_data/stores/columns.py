@@ -16,17 +16,13 @@ import dataclasses
 import math
 import re
 from typing import Any
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.rows import field_names
-
-if TYPE_CHECKING:
-  # Its event loop is not for processes that read and write disks.
-  from chomp_data.stores import chunked_reads
 
 # What JAX supports without 64-bit types.
 DTYPES = (
@@ -191,24 +187,40 @@ def cast(values: np.ndarray, column: Column) -> np.ndarray | None:
   return stored if same.all() else None
 
 
+class Elements(Protocol):
+  """An array of a store, or of several as one: elements one after the other."""
+
+  def copy_spans(
+    self,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    out: np.ndarray,
+    positions: np.ndarray,
+  ) -> None:
+    """Copies spans: out[p : p + l] = elements[s : s + l] for each of them."""
+    ...
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool | None:
+    """Requests spans, as `Store.prefetch`; does not wait."""
+    ...
+
+
 class StoredColumn:
   """The values of a column, by the numbers of tokens or documents.
 
   Attributes:
     column: What they are.
+    elements: Their elements one after the other, as stores have them.
     lacking: Paths of stores, of several that are read as one, without it.
   """
 
-  def __init__(self, column: Column, elements: "chunked_reads.ChunkedReads"):
-    """Reads nothing.
-
-    Args:
-      column: What the values are.
-      elements: Their elements one after the other, as the store has them.
-    """
+  def __init__(
+    self, column: Column, elements: Elements, lacking: tuple[str, ...] = ()
+  ):
+    """Reads nothing; see the attributes."""
     self.column: Column = column
-    self.lacking: tuple[str, ...] = ()
-    self._elements = elements
+    self.elements: Elements = elements
+    self.lacking: tuple[str, ...] = lacking
 
   def copy(
     self,
@@ -232,7 +244,7 @@ class StoredColumn:
     width, flat = self.column.width, out.reshape(-1)
     if self.column.dtype == "bfloat16":
       flat = flat.view(np.uint16)
-    self._elements.copy_spans(
+    self.elements.copy_spans(
       starts * width, lengths * width, flat, positions * width
     )
 
@@ -246,7 +258,7 @@ class StoredColumn:
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Requests the values of spans; does not wait."""
     width = self.column.width
-    self._elements.prefetch(starts * width, lengths * width)
+    self.elements.prefetch(starts * width, lengths * width)
 
 
 def check_alike(

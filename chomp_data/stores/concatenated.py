@@ -174,18 +174,6 @@ class _Parts:
     for i in np.unique(member).tolist():
       yield i, np.flatnonzero(member == i)
 
-  def gathered(
-    self,
-    numbers: np.ndarray,
-    dtype: type,
-    gather: Callable[[int, np.ndarray], np.ndarray],
-  ) -> np.ndarray:
-    """Returns what `gather` returns of (store, its numbers), in order."""
-    out = np.empty(len(numbers), dtype)
-    for i, pick in self.split(numbers):
-      out[pick] = gather(i, numbers[pick] - self.starts[i])
-    return out
-
   def split_spans(
     self,
     starts: np.ndarray,
@@ -212,18 +200,6 @@ class _Parts:
     for i in np.unique(part).tolist():
       pick = part == i
       yield i, first[pick], length[pick], position[pick]
-
-  def prefetch(
-    self, members: Sequence[Any], starts: np.ndarray, lengths: np.ndarray
-  ) -> bool:
-    """Requests spans of members that are there; see `base.Store.prefetch`."""
-    more = [
-      members[i].prefetch(first, length)
-      for i, first, length, _ in self.split_spans(starts, lengths, starts)
-      if members[i] is not None
-    ]
-    # Local stores never ask for more, and need not hold others back.
-    return any(more)
 
 
 class _Documents:
@@ -291,19 +267,18 @@ class _Texts(texts.Texts):
     return all_documents
 
 
-class _Tokens:
-  """The tokens of all stores; see `base.Tokens`."""
+class _Joined:
+  """An array of all stores, one after the other; some may not have it."""
 
-  def __init__(self, members: Sequence[base.Store]):
+  def __init__(self, members: Sequence[Any], parts: _Parts):
+    """Reads nothing.
+
+    Args:
+      members: The arrays of the stores; None of one that has none.
+      parts: Where each array begins among all values.
+    """
     self._members = members
-    self.parts: _Parts = _Parts([store.num_tokens for store in members])
-
-  @property
-  def counters(self) -> chunk_cache.Counters:
-    """What was read of all stores; a span that crosses two counts twice."""
-    return sum(
-      (store.counters for store in self._members), chunk_cache.Counters()
-    )
+    self.parts: _Parts = parts
 
   def copy_spans(
     self,
@@ -312,15 +287,43 @@ class _Tokens:
     out: np.ndarray,
     positions: np.ndarray,
   ) -> None:
-    """Copies spans; see `base.Store.copy_tokens`."""
+    """Copies spans of the stores that have the array."""
     for i, first, length, position in self.parts.split_spans(
       starts, lengths, positions, len(out)
     ):
-      self._members[i].copy_tokens(first, length, out, position)
+      if self._members[i] is not None:
+        self._copy(self._members[i], first, length, out, position)
+
+  def _copy(self, member: Any, *span: np.ndarray) -> None:
+    member.copy_spans(*span)
 
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
-    """Reads ahead; see `base.Store.prefetch`."""
-    return self.parts.prefetch(self._members, starts, lengths)
+    """Requests spans of the stores that have the array."""
+    more = [
+      self._members[i].prefetch(first, length)
+      for i, first, length, _ in self.parts.split_spans(starts, lengths, starts)
+      if self._members[i] is not None
+    ]
+    # Local stores never ask for more, and need not hold others back.
+    return any(more)
+
+
+class _Tokens(_Joined):
+  """The tokens of all stores; see `base.Tokens`."""
+
+  def __init__(self, members: Sequence[base.Store]):
+    super().__init__(members, _Parts([store.num_tokens for store in members]))
+
+  def _copy(self, member: base.Store, *span: np.ndarray) -> None:
+    # By the store, which looks whether it was replaced.
+    member.copy_tokens(*span)
+
+  @property
+  def counters(self) -> chunk_cache.Counters:
+    """What was read of all stores; a span that crosses two counts twice."""
+    return sum(
+      (store.counters for store in self._members), chunk_cache.Counters()
+    )
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the cached chunks; members share the bytes by their tokens."""
@@ -329,65 +332,8 @@ class _Tokens:
       store.set_cache(cache_bytes * store.num_tokens // total)
 
 
-class _Column(columns_lib.StoredColumn):
-  """The values that several stores have of a column; some may have none."""
-
-  def __init__(self, members: Sequence[base.Store], name: str, parts: _Parts):
-    """Reads nothing; `parts` are of tokens or documents."""
-    self._members = [store.opened.columns.get(name) for store in members]
-    self._parts = parts
-    self.column = next(filter(None, self._members)).column
-    self.lacking = tuple(
-      path
-      for store, member in zip(members, self._members, strict=True)
-      for path in ((store.path,) if member is None else member.lacking)
-    )
-
-  def copy(
-    self,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    out: np.ndarray,
-    positions: np.ndarray,
-  ) -> None:
-    """Copies spans of the stores that have the column."""
-    for i, first, length, position in self._parts.split_spans(
-      starts, lengths, positions, len(out)
-    ):
-      member = self._members[i]
-      if member is not None:
-        member.copy(first, length, out, position)
-
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Requests the values of spans of the stores that have the column."""
-    self._parts.prefetch(self._members, starts, lengths)
-
-
-def _columns(
-  members: Sequence[base.Store], tokens: _Parts, documents: _Parts
-) -> dict[str, columns_lib.StoredColumn]:
-  """Returns the columns that some of the stores have.
-
-  Raises:
-    StoreError: If two stores have different ones of a name.
-  """
-  columns_lib.check_alike(
-    [(store.path, store.opened.columns) for store in members], complete=False
-  )
-  stored = [store.opened.columns for store in members]
-  per_token = {
-    name: values.column.per == columns_lib.TOKEN
-    for columns in stored
-    for name, values in columns.items()
-  }
-  return {
-    name: _Column(members, name, tokens if of_token else documents)
-    for name, of_token in per_token.items()
-  }
-
-
-class _Values:
-  """An array of all stores, one after the other; see `labels.Values`."""
+class _Values(_Joined):
+  """Numbers of all stores, read at positions; see `labels.Values`."""
 
   def __init__(
     self,
@@ -404,22 +350,55 @@ class _Values:
       dtype: Of the values.
       convert: Returns the values of store i as values of the whole.
     """
-    self._members = members
-    self._parts = parts
+    super().__init__(members, parts)
     self._dtype = dtype
     self._convert = convert
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     """Returns the values at positions."""
-    return self._parts.gathered(
-      positions,
-      self._dtype,
-      lambda i, local: self._convert(i, self._members[i].gather(local)),
-    )
+    out = np.empty(len(positions), self._dtype)
+    for i, pick in self.parts.split(positions):
+      local = positions[pick] - self.parts.starts[i]
+      out[pick] = self._convert(i, self._members[i].gather(local))
+    return out
 
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-    """Requests the values of ranges."""
-    self._parts.prefetch(self._members, starts, lengths)
+
+def _columns(
+  members: Sequence[base.Store], tokens: _Parts, documents: _Parts
+) -> dict[str, columns_lib.StoredColumn]:
+  """Returns the columns that some of the stores have.
+
+  Raises:
+    StoreError: If two stores have different ones of a name.
+  """
+  columns_lib.check_alike(
+    [(store.path, store.opened.columns) for store in members], complete=False
+  )
+  names = dict.fromkeys(
+    name for store in members for name in store.opened.columns
+  )
+  return {name: _column(members, name, tokens, documents) for name in names}
+
+
+def _column(
+  members: Sequence[base.Store], name: str, tokens: _Parts, documents: _Parts
+) -> columns_lib.StoredColumn:
+  """Returns a column that some of the stores have."""
+  stored = [store.opened.columns.get(name) for store in members]
+  column = next(values.column for values in stored if values is not None)
+  parts = tokens if column.per == columns_lib.TOKEN else documents
+  return columns_lib.StoredColumn(
+    column,
+    _Joined(
+      [None if values is None else values.elements for values in stored],
+      _Parts((np.diff(parts.starts) * column.width).tolist()),
+    ),
+    lacking=tuple(
+      path
+      for store, values in zip(members, stored, strict=True)
+      for path in ((store.path,) if values is None else values.lacking)
+    ),
+  )
 
 
 def _weights(members: Sequence[base.Opened], parts: _Parts) -> _Values:
