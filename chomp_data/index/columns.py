@@ -6,6 +6,7 @@ The numbers, lengths and quota sums of millions of selected documents need not
 be in memory: they are read when a row needs them. NumPy only.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +33,34 @@ class Column(Protocol):
   def search(self, values: np.ndarray) -> np.ndarray:
     """Returns int64[N], how many of ascending values are at most each value."""
     ...
+
+
+def last_at_most(
+  gather: Callable[[np.ndarray], np.ndarray],
+  values: np.ndarray,
+  low: np.ndarray,
+  high: np.ndarray,
+) -> np.ndarray:
+  """Returns by bisection the last ascending number that is at most each value.
+
+      numbers [0, 4, 4, 7], values [4, 6, 9] in 0 .. 3 -> [2, 2, 3]
+
+  Args:
+    gather: Returns the numbers at positions int64[M].
+    values: int64[N].
+    low: int64[N], where the search begins; that number is not looked at.
+    high: int64[N], the position after the last, above `low`.
+
+  Returns:
+    int64[N], positions in low .. high - 1; `low` where no number is.
+  """
+  low, high = low.copy(), high.copy()
+  while len(undecided := np.flatnonzero(high - low > 1)):
+    middle = (low[undecided] + high[undecided]) // 2
+    is_right = gather(middle) <= values[undecided]
+    low[undecided[is_right]] = middle[is_right]
+    high[undecided[~is_right]] = middle[~is_right]
+  return low
 
 
 class ArrayColumn:

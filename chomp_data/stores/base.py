@@ -164,6 +164,13 @@ class Store(abc.ABC):
     """
 
   @property
+  def _disk_cache(self) -> disk_cache.DiskCache | None:
+    """Where chunks of a bucket are cached on a local disk, too."""
+    if self._cache_dir is None:
+      return None
+    return disk_cache.DiskCache(*self._cache_dir)
+
+  @property
   def opened(self) -> Opened:
     """The parts of the store; opened at first use in each process.
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -114,14 +115,19 @@ class ExternalStore(base.Store, Generic[_Options]):
     super().__init__(path, cache_bytes)
     self.options: _Options = options
 
+  @property
+  def _is_same(self) -> Callable[[str], bool]:
+    """Says whether the store of a hash is there, by opening it again."""
+    # It does not hold this store, which holds it.
+    return functools.partial(_is_same, type(self), self._path, self.options)
 
-def is_same(
+
+def _is_same(
   cls: Callable[[str, _Options], base.Store],
   path: str,
   options: _Options,
   identity: str,
 ) -> bool:
-  """Returns whether a path holds the store of a hash, by opening it."""
   try:
     return cls(path, options).hash == identity
   except errors.StoreError:

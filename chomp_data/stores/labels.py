@@ -309,14 +309,7 @@ class LabelRuns:
       return low
     low *= self._stride
     high = np.minimum(low + self._stride, self.num_runs)
-    while True:
-      open_ = np.flatnonzero(high - low > 1)
-      if not open_.size:
-        return low
-      middle = (low[open_] + high[open_]) // 2
-      right = self.starts.gather(middle) <= positions[open_]
-      low[open_[right]] = middle[right]
-      high[open_[~right]] = middle[~right]
+    return columns.last_at_most(self.starts.gather, positions, low, high)
 
 
 class AllTrained(LabelRuns):

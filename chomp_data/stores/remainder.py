@@ -223,12 +223,10 @@ def pieces(
 
 def _document_at(store: base.Store, positions: np.ndarray) -> np.ndarray:
   """Returns the documents that tokens int64[N] are of, by bisection."""
-  low = np.zeros(len(positions), np.int64)
-  high = np.full(len(positions), store.num_documents, np.int64)
   # The last document that begins at or before a token has it: those of no
   # token stand before the one that begins at the same.
-  while (high - low > 1).any():
-    middle = (low + high) // 2
-    begins = store.bounds(middle)[0] <= positions
-    low, high = np.where(begins, middle, low), np.where(begins, high, middle)
-  return low
+  low = np.zeros(len(positions), np.int64)
+  high = np.full(len(positions), store.num_documents, np.int64)
+  return columns.last_at_most(
+    lambda documents: store.bounds(documents)[0], positions, low, high
+  )

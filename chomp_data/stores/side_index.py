@@ -32,6 +32,7 @@ import numpy as np
 import tqdm
 
 from chomp_data import errors
+from chomp_data.index import columns
 from chomp_data.index import ragged
 from chomp_data.storage import checked_file
 from chomp_data.storage import file_maps
@@ -225,13 +226,12 @@ class RemoteSideArray(SideArray):
   def search(self, values: np.ndarray) -> np.ndarray:
     values = self._as_stored(values)
     # By the first values of pages, so that few are downloaded.
-    page = np.zeros(len(values), np.int64)
-    end = np.full(len(values), len(self._is_verified), np.int64)
-    while (end - page > 1).any():
-      middle = (page + end) // 2
-      is_right = self.gather(middle * self._per_page) <= values
-      page = np.where(is_right, middle, page)
-      end = np.where(is_right, end, np.maximum(middle, page + 1))
+    page = columns.last_at_most(
+      lambda pages: self.gather(pages * self._per_page),
+      values,
+      np.zeros(len(values), np.int64),
+      np.full(len(values), len(self._is_verified), np.int64),
+    )
     counts = np.zeros(len(values), np.int64)
     for number in np.unique(page).tolist():
       in_page = page == number

@@ -45,3 +45,33 @@ def test_a_search_reads_only_what_lies_around_what_it_finds():
   assert sum(taken) < 100
   held = [v.nbytes for v in vars(running).values() if hasattr(v, "nbytes")]
   assert sum(held) <= 8 * 10**6 // 32 + 8
+
+
+@hypothesis.given(
+  st.lists(st.integers(0, 9), min_size=1, max_size=20).map(sorted),
+  st.lists(st.integers(-1, 10), max_size=9),
+  st.data(),
+)
+def test_bisection_looks_as_a_loop_does(numbers, values, data):
+  array, asked = np.asarray(numbers), []
+  low, high = [], []
+  for _ in values:
+    low.append(data.draw(st.integers(0, len(numbers) - 1)))
+    high.append(data.draw(st.integers(low[-1] + 1, len(numbers))))
+
+  def gather(positions):
+    asked.append(len(positions))
+    return array[positions]
+
+  result = columns.last_at_most(
+    gather,
+    np.asarray(values, np.int64),
+    np.asarray(low, np.int64),
+    np.asarray(high, np.int64),
+  )
+  wanted = [
+    max([a, *(i for i in range(a + 1, b) if numbers[i] <= value)])
+    for value, a, b in zip(values, low, high, strict=True)
+  ]
+  assert result.tolist() == wanted
+  assert len(asked) <= 5

@@ -16,7 +16,6 @@ import collections
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -28,7 +27,6 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.storage import relative_names
 from chomp_data.storage import storage
@@ -79,10 +77,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
       sidecar = files_index.sidecar_of(corpus)
       if sidecar is not None:
         sidecar.check_content(corpus.root)
-    disk = None
-    if self._cache_dir is not None:
-      disk = disk_cache.DiskCache(*self._cache_dir)
-    cache_bytes = self._cache_bytes
+    disk, cache_bytes = self._disk_cache, self._cache_bytes
     object_bytes: Mapping[str, int] = {}
     if isinstance(corpus, object_corpus.ObjectCorpus):
       object_bytes = corpus.sizes
@@ -108,9 +103,7 @@ class LevanterStore(external.ExternalStore[LevanterOptions]):
       ),
       key={"field": options.field},
       build=self._expected_hash is None,
-      is_same=functools.partial(
-        external.is_same, type(self), self._path, options
-      ),
+      is_same=self._is_same,
       marks=np.cumsum(list(rows.values()))[:-1].tolist(),
       chunk_tokens=array_format.chunk,
       checks_files=True,

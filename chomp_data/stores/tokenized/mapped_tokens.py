@@ -8,11 +8,11 @@ adopted (`checksum_sidecar`) are verified besides, when they are first read.
 
 import numpy as np
 
-from chomp_data import errors
 from chomp_data.storage import checked_file
 from chomp_data.storage import chunk_cache
 from chomp_data.storage import file_maps
 from chomp_data.stores import span_reads
+from chomp_data.stores import vocabulary
 
 RESTORE = "Restore the file from a copy, or write it again."
 
@@ -93,14 +93,9 @@ class MappedTokens:
 
   def _check_ids(self, starts: np.ndarray, lengths: np.ndarray) -> None:
     """Raises StoreError where a span holds an id beyond the vocabulary."""
+    values = self._file.values
+    if self._is_signed:
+      values = values.view(values.dtype.str.replace("u", "i"))
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-      source = self._file.values[start : start + length]
-      at = int(source.argmax()) if length else 0
-      if length and source[at] >= self._vocab_size:
-        sign = "i" if self._is_signed else "u"
-        shown = int(source.view(source.dtype.str.replace("u", sign))[at])
-        raise errors.StoreError(
-          f"{self._file.path}: ids must be in 0 .. {self._vocab_size - 1}, got"
-          f" {shown} at token {start + at}. Correct `vocab_size`, or restore"
-          " the file."
-        )
+      ids = values[start : start + length]
+      vocabulary.check_ids(self._file.path, ids, start, self._vocab_size)

@@ -8,7 +8,6 @@ A document is what the index calls one, all of its sequences; ids are
 
 from collections.abc import Iterator
 import dataclasses
-import functools
 import os
 import pathlib
 from typing import ClassVar
@@ -18,7 +17,6 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.storage import checked_file
-from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.stores import base
 from chomp_data.stores import external
@@ -89,9 +87,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
       ends=lambda: index.ends(options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
-      is_same=functools.partial(
-        external.is_same, type(self), self._path, options
-      ),
+      is_same=self._is_same,
       chunk_tokens=span_reads.DEFAULT_CHUNK_TOKENS,
       is_mapped=True,
     )
@@ -107,9 +103,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
       lambda head: megatron_index.dtype_of(path, head),
     )
     dtype = megatron_index.dtype_of(path, head)
-    disk = None
-    if self._cache_dir is not None:
-      disk = disk_cache.DiskCache(*self._cache_dir)
+    disk = self._disk_cache
 
     def pages(before: np.ndarray, page: int, cache_bytes: int) -> base.Tokens:
       return foreign_arrays.Pages(
@@ -134,9 +128,7 @@ class MegatronStore(external.ExternalStore[MegatronOptions]):
       ends=lambda: _ends_of(corpus, options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
-      is_same=functools.partial(
-        external.is_same, type(self), self._path, options
-      ),
+      is_same=self._is_same,
       chunk_tokens=span_reads.DEFAULT_CHUNK_TOKENS,
       sampled=lambda before, _: pages(before, _SAMPLED_PAGE, _SAMPLED_BYTES),
     )

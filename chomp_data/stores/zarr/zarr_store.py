@@ -6,7 +6,6 @@ from collections.abc import Callable
 import dataclasses
 import os
 
-from chomp_data.storage import disk_cache
 from chomp_data.storage import opening
 from chomp_data.stores import base
 from chomp_data.stores import documents
@@ -29,12 +28,9 @@ class ZarrStore(base.Store):
   def _open(self) -> _Opened:
     if opening.open_storage(self._path).directory is not None:
       opening.open_local(self._path)
-    disk = None
-    if self._cache_dir is not None:
-      disk = disk_cache.DiskCache(*self._cache_dir)
     copies = self._expected_hash is not None
     arrays = zarr_opening.OpenedZarr(
-      self._path, self._cache_bytes, disk, copies
+      self._path, self._cache_bytes, self._disk_cache, copies
     )
     manifest = arrays.manifest
     tokens = manifest.arrays["tokens"]
