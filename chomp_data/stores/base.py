@@ -8,7 +8,6 @@ of stores, defines only how these are opened; `kinds` lists the kinds. Checks
 and messages are written once, here and in the parts.
 """
 
-import abc
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from chomp_data.stores import columns as columns_lib
 from chomp_data.stores import documents as documents_lib
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import modification_guard
+from chomp_data.stores import reopening
 from chomp_data.stores import span_reads
 from chomp_data.stores import texts
 from chomp_data.stores import vocabulary
@@ -125,12 +125,15 @@ class Opened:
     return self.num_tokens * self.token_dtype.itemsize
 
 
-class Store(abc.ABC):
+class Store(reopening.Reopened[Opened]):
   """A tokenized corpus, read only. Made by `open_store`.
 
   Pickled, it is a path, its options, and a hash: another process opens it at
   first use, and refuses a store that was replaced in between.
   """
+
+  _noun = "store"
+  _remedy = "Put that store back"
 
   @schema.arguments(path=schema.path(), cache_bytes=CACHE_BYTES)
   def __init__(
@@ -144,24 +147,12 @@ class Store(abc.ABC):
       path: Of the store.
       cache_bytes: Most decoded bytes that are kept of an array.
     """
-    self._path = os.fspath(path)
+    super().__init__(path)
     self._cache_bytes = cache_bytes
-    self._expected_hash: str | None = None
     # Of tokens, once `set_cache` was called.
     self._token_cache_bytes: int | None = None
     # A directory and its bound, once `set_cache` was called with it.
     self._cache_dir: tuple[str, int] | None = None
-    self._opened: Opened | None = None
-
-  @abc.abstractmethod
-  def _open(self) -> Opened:
-    """Returns the parts of the store, as this process reads them.
-
-    `_expected_hash` is None where it is opened for the first time.
-
-    Raises:
-      StoreError: If it is damaged, or no such store.
-    """
 
   @property
   def _disk_cache(self) -> disk_cache.DiskCache | None:
@@ -170,28 +161,8 @@ class Store(abc.ABC):
       return None
     return disk_cache.DiskCache(*self._cache_dir)
 
-  @property
-  def opened(self) -> Opened:
-    """The parts of the store; opened at first use in each process.
-
-    Raises:
-      StoreError: If it is damaged, or was replaced since it was first opened.
-    """
-    # No `cached_property`, which in Python 3.11 opens one store at a time.
-    if self._opened is None:
-      self._opened = self._checked()
-    return self._opened
-
   def _checked(self) -> Opened:
-    """Opens the store; raises StoreError if it is not the one expected."""
-    opened = self._open()
-    if self._expected_hash not in (None, opened.hash):
-      raise errors.StoreError(
-        f"{self._path} must be the store of hash {self._expected_hash} that"
-        f" this run began with, got {opened.hash}. Put that store back, or"
-        " start again."
-      )
-    self._expected_hash = opened.hash
+    opened = super()._checked()
     if self._token_cache_bytes is not None:
       opened.tokens.set_cache_bytes(self._token_cache_bytes)
     return opened
@@ -209,22 +180,9 @@ class Store(abc.ABC):
     )
 
   def __getstate__(self) -> dict[str, Any]:
-    state = {**vars(self), "_expected_hash": self.hash, "_opened": None}
+    state = super().__getstate__()
     state.pop("labels", None)
     return state
-
-  def __repr__(self) -> str:
-    return f"{type(self).__name__}({self._path!r}, hash={self.hash[:16]!r})"
-
-  @property
-  def path(self) -> str:
-    """Where it is."""
-    return self._path
-
-  @property
-  def hash(self) -> str:
-    """The store's identity, SHA-256 as hex, whatever its path."""
-    return self._expected_hash or self.opened.hash
 
   @property
   def num_documents(self) -> int:

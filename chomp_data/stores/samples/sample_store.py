@@ -13,7 +13,6 @@ size at a time: every array then has one shape.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.index import integers
 from chomp_data.storage import opening
+from chomp_data.stores import reopening
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.samples import sample_fields
 from chomp_data.stores.samples import sample_records
@@ -39,7 +39,41 @@ _SCHEMA = 1
 _NAMES = schema.sequence(schema.text())
 
 
-class SampleStore:
+class _Opened:
+  """The open files and the index of a dataset, in one process."""
+
+  def __init__(
+    self,
+    path: pathlib.Path,
+    fields: Mapping[str, ArrayField],
+    sides: tuple[str, str],
+    index_dir: str | None,
+    build: bool,
+  ):
+    kind = sample_records.Reader
+    if arrow_samples.is_saved(path):
+      kind = arrow_samples.Reader
+    self.reader = kind(path, tuple(fields), *sides, index_dir, build)
+    self.heights, self.widths = self.reader.heights, self.reader.widths
+    for name in self.reader.raw:
+      field = fields[name]
+      if field.shape is None or field.dtype is None:
+        raise errors.StoreError(
+          f"{path}: `{name}` holds bytes: its field must have a shape and a"
+          f" dtype, got {field}. Say what the bytes are."
+        )
+    # By size the first sample of it, and what its arrays look like.
+    self.specs: dict[tuple[int, int], tuple[int, dict[str, Spec]]] = {}
+    identity = {
+      "schema": _SCHEMA,
+      "kind": self.reader.kind,
+      "content": self.reader.content,
+    }
+    text = json.dumps(identity, sort_keys=True).encode()
+    self.hash = hashlib.sha256(text).hexdigest()
+
+
+class SampleStore(reopening.Reopened[_Opened]):
   """A dataset of samples, read only. Made by `open_samples`.
 
   Pickled, it is a path, its options and a hash: another process opens it at
@@ -50,6 +84,9 @@ class SampleStore:
     fields: The arrays that are read.
   """
 
+  _noun = "dataset"
+  _remedy = "Put its files back"
+
   def __init__(
     self,
     path: str | os.PathLike[str],
@@ -59,50 +96,24 @@ class SampleStore:
     index_dir: str | os.PathLike[str] | None,
   ):
     """Opens nothing yet; see `open_samples`."""
-    self._path = os.fspath(path)
+    super().__init__(path)
     self.fields: dict[str, ArrayField] = dict(fields)
     self._sides = height_field, width_field
     self._index_dir = None if index_dir is None else os.fspath(index_dir)
-    self._expected_hash: str | None = None
 
-  def __getstate__(self) -> dict[str, Any]:
-    return {
-      "_path": self._path,
-      "fields": self.fields,
-      "_sides": self._sides,
-      "_index_dir": self._index_dir,
-      "_expected_hash": self.hash,
-    }
-
-  def __repr__(self) -> str:
-    return f"SampleStore({self._path!r}, hash={self.hash[:16]!r})"
-
-  @functools.cached_property
-  def _opened(self) -> "_Opened":  # pyright: ignore
-    opened = _Opened(self, build=self._expected_hash is None)
-    if self._expected_hash not in (None, opened.hash):
-      raise errors.StoreError(
-        f"{self._path} must be the dataset of hash {self._expected_hash} that"
-        f" this run began with, got {opened.hash}. Put its files back, or start"
-        " again."
-      )
-    self._expected_hash = opened.hash
-    return opened
-
-  @property
-  def path(self) -> str:
-    """Where the dataset is."""
-    return self._path
-
-  @property
-  def hash(self) -> str:
-    """SHA-256 as hex of the content: other bytes or another order differ."""
-    return self._expected_hash or self._opened.hash
+  def _open(self) -> _Opened:
+    return _Opened(
+      pathlib.Path(self._path),
+      self.fields,
+      self._sides,
+      self._index_dir,
+      build=self._expected_hash is None,
+    )
 
   @property
   def num_samples(self) -> int:
     """Samples of the dataset."""
-    return len(self._opened.heights)
+    return len(self.opened.heights)
 
   def __len__(self) -> int:
     return self.num_samples
@@ -110,12 +121,12 @@ class SampleStore:
   @property
   def metadata_names(self) -> tuple[str, ...]:
     """The names of values beside the arrays, height and width included."""
-    return tuple(self._opened.reader.value_dtypes)
+    return tuple(self.opened.reader.value_dtypes)
 
   @property
   def value_dtypes(self) -> dict[str, np.dtype | None]:
     """By name of metadata the dtype that holds all values, None for texts."""
-    return dict(self._opened.reader.value_dtypes)
+    return dict(self.opened.reader.value_dtypes)
 
   @property
   def size_fields(self) -> tuple[str, str]:
@@ -124,7 +135,7 @@ class SampleStore:
 
   def sizes(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns heights and widths, int32[num_samples], without any array."""
-    return self._opened.heights, self._opened.widths
+    return self.opened.heights, self.opened.widths
 
   @schema.arguments(height=schema.WHOLE, width=schema.WHOLE)
   def specs(self, height: int, width: int) -> dict[str, Spec]:
@@ -164,14 +175,14 @@ class SampleStore:
       StoreError: If a sample's array does not have the shape of its size, or
         the file was altered; the message names dataset and sample.
     """
-    indices = self._checked(indices)
+    indices = self._existing(indices)
     metadata = self._known("metadata", metadata)
     first, specs = self._specs(*self._one_size(indices))
     out = {
       name: np.empty((len(indices), *spec.shape), spec.dtype)
       for name, spec in specs.items()
     }
-    opened, raw = self._opened, self._opened.reader.raw
+    opened, raw = self.opened, self.opened.reader.raw
     values: dict[str, list[Any]] = {name: [] for name in metadata}
     records = opened.reader.records(indices, tuple(self.fields), metadata)
     for k, (arrays, row) in enumerate(records):
@@ -208,19 +219,19 @@ class SampleStore:
       ValueError: If a name is unknown.
       StoreError: If the file was altered.
     """
-    indices = self._checked(indices)
+    indices = self._existing(indices)
     if names is None:
       names = self.metadata_names
     names = self._known("names", names)
-    rows = [row for _, row in self._opened.reader.records(indices, (), names)]
+    rows = [row for _, row in self.opened.reader.records(indices, (), names)]
     out: dict[str, np.ndarray | list[Any]] = {}
     for name in names:
       values = [row[name] for row in rows]
-      is_array = self._opened.reader.value_dtypes[name] is not None
+      is_array = self.opened.reader.value_dtypes[name] is not None
       out[name] = self._numbers(name, values, indices) if is_array else values
     return out
 
-  def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+  def _existing(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
     indices = integers.array("indices", indices)
     outside = indices[(indices < 0) | (indices >= self.num_samples)]
     if outside.size:
@@ -267,7 +278,7 @@ class SampleStore:
   def _numbers(
     self, name: str, values: list[Any], indices: np.ndarray
   ) -> np.ndarray:
-    dtype = self._opened.reader.value_dtypes[name]
+    dtype = self.opened.reader.value_dtypes[name]
     for index, value in zip(indices.tolist(), values, strict=True):
       if dtype is None or not sample_fields.holds(dtype, value):
         rule = "a number" if dtype is None else f"one of {dtype}"
@@ -280,28 +291,28 @@ class SampleStore:
 
   def _specs(self, height: int, width: int) -> tuple[int, dict[str, Spec]]:
     """Returns the first sample of a size, and `specs` of it."""
-    specs = self._opened.specs.get((height, width))
+    specs = self.opened.specs.get((height, width))
     if specs is None:
       specs = self._first_specs(height, width)
-      self._opened.specs = {**self._opened.specs, (height, width): specs}
+      self.opened.specs = {**self.opened.specs, (height, width): specs}
     return specs
 
   def _first_specs(
     self, height: int, width: int
   ) -> tuple[int, dict[str, Spec]]:
-    is_of_size = self._opened.heights == height
-    is_of_size &= self._opened.widths == width
+    is_of_size = self.opened.heights == height
+    is_of_size &= self.opened.widths == width
     if not is_of_size.any():
       raise errors.StoreError(
         f"{self._path} must have samples of {height} x {width}, got none."
         " Leave this size out."
       )
     first = int(np.argmax(is_of_size))
-    records = self._opened.reader.records(
+    records = self.opened.reader.records(
       np.asarray([first]), tuple(self.fields), ()
     )
     arrays, _ = next(iter(records))
-    raw = self._opened.reader.raw
+    raw = self.opened.reader.raw
     out = {}
     for name, field in self.fields.items():
       try:
@@ -326,36 +337,6 @@ class SampleStore:
 
   def _problem(self, index: int, what: str) -> errors.StoreError:
     return errors.StoreError(f"{self._path}: sample {index} {what}")
-
-
-class _Opened:
-  """The open files and the index of a dataset, in one process."""
-
-  def __init__(self, store: SampleStore, build: bool):
-    path = pathlib.Path(store.path)
-    kind = sample_records.Reader
-    if arrow_samples.is_saved(path):
-      kind = arrow_samples.Reader
-    self.reader = kind(
-      path, tuple(store.fields), *store._sides, store._index_dir, build
-    )
-    self.heights, self.widths = self.reader.heights, self.reader.widths
-    for name in self.reader.raw:
-      field = store.fields[name]
-      if field.shape is None or field.dtype is None:
-        raise errors.StoreError(
-          f"{path}: `{name}` holds bytes: its field must have a shape and a"
-          f" dtype, got {field}. Say what the bytes are."
-        )
-    # By size the first sample of it, and what its arrays look like.
-    self.specs: dict[tuple[int, int], tuple[int, dict[str, Spec]]] = {}
-    identity = {
-      "schema": _SCHEMA,
-      "kind": self.reader.kind,
-      "content": self.reader.content,
-    }
-    text = json.dumps(identity, sort_keys=True).encode()
-    self.hash = hashlib.sha256(text).hexdigest()
 
 
 def _fields(value: Any) -> Any:
