@@ -727,14 +727,15 @@ def test_a_forecast_equals_a_count(name, root):
 
 def test_traces_in_both_directions_equal_a_count(pipe):
   """Where a document comes, and which documents steps hold."""
-  visits_test.check(pipe, runs.last_of(pipe) // 2)
+  steps = runs.last_of(pipe)
+  visits_test.check(pipe, steps // 2, steps)
 
 
 def test_a_list_of_documents_equals_a_count(name, root, tmp_path):
   """And the tombstones of the list leave none of them after their step."""
   changes = document_lists_test.AS_COUNTED if name in TEXT else {}
   data = runs.data_of(name, root, **changes)
-  steps = runs.last_of(chomp_data.build(data))
+  steps = runs.last_of(chomp_data.build(data), 16)
   document_lists_test.check(data, tmp_path, steps, steps // 2)
 
 

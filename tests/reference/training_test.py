@@ -59,12 +59,16 @@ def trainer() -> training.Trainer:
   return make_trainer(mesh=make_mesh(1))
 
 
+def stepped(trainer: training.Trainer, state, batch):
+  """Takes a step on a batch that is placed as an iterator places it."""
+  return trainer.step(state, jax.device_put(batch, trainer.batch_sharding))
+
+
 def run(trainer: training.Trainer, num_steps: int, num_batches: int = 2):
   state = trainer.init(0)
   losses, rates = [], []
   for step in range(num_steps):
-    batch = jax.device_put(_batch(step % num_batches), trainer.batch_sharding)
-    state, metrics = trainer.step(state, batch)
+    state, metrics = stepped(trainer, state, _batch(step % num_batches))
     losses.append(float(metrics["loss"]))
     rates.append(float(metrics["learning_rate"]))
   return state, losses, rates
@@ -141,11 +145,11 @@ def test_an_all_masked_batch_has_loss_0_finite_gradients_and_is_counted(
 def test_a_step_on_an_all_masked_batch_leaves_a_finite_state(trainer):
   batch = _batch()
   batch["loss_mask"][:] = False
-  state, metrics = trainer.step(trainer.init(0), batch)
+  state, metrics = stepped(trainer, trainer.init(0), batch)
   assert int(metrics["all_masked"]) == 1
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
   # It goes on learning afterwards.
-  _, metrics = trainer.step(state, _batch())
+  _, metrics = stepped(trainer, state, _batch())
   assert np.isfinite(float(metrics["loss"]))
 
 
