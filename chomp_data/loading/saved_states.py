@@ -258,9 +258,13 @@ def _saved(
   place = storage.directory
   if place is None:
     names = storage.names()
+    folders = whole_steps(names)
+    if COMPLETE in names or _FILE in names:
+      # Of one checkpoint, or of the item in it.
+      folders = {checkpoint_step(paths.name_of(storage.path)) or 0: ""}
     return [
-      (step, functools.partial(_in_bucket, workdir, names, step, folder))
-      for step, folder in sorted(whole_steps(names).items())
+      (step, functools.partial(_in_bucket, storage.path, names, step, folder))
+      for step, folder in sorted(folders.items())
     ]
   if not place.is_dir():
     raise errors.StateError(
@@ -309,8 +313,9 @@ def _in_bucket(
   url: str, names: Collection[str], step: int, folder: str
 ) -> dict[str, Any] | None:
   """Returns the record of a checkpoint's state; None: it has none."""
+  prefix = f"{folder}/" if folder else ""
   for name in names:
-    if name.startswith(f"{folder}/") and name.endswith("/input.json"):
+    if name.startswith(prefix) and name.rpartition("/")[2] == _FILE:
       checkpoint = name.rpartition("/")[0].rpartition("/")[0]
       is_orbax = paths.join(checkpoint, METADATA) in names
       record = state_in_bucket(url, name)

@@ -20,6 +20,7 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.audit import job
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import mirror
 from chomp_data.reference import workdir
@@ -232,6 +233,29 @@ def test_a_bucket_whose_first_checkpoint_was_cut_short_begins_anew(
   assert any(own.endswith(ends) for own in place.names())
   place.delete(["checkpoints/10/complete.json"])
   assert local.choose(url) is None
+
+
+def test_the_state_of_one_checkpoint_is_read_at_its_url(s3_bucket):
+  url = f"{s3_bucket.root}/run/checkpoints/12"
+  place = opening.open_storage(url)
+  place.put("a/input/input.json", state_lib.encode(12, {}, {}))
+  assert saved_states.find(url) is None  # It is not whole.
+  place.put("complete.json", b"{}")
+  for where in (url, f"{url}/a/input", f"{s3_bucket.root}/run"):
+    saved_states.state_in_bucket.cache_clear()
+    record = saved_states.find(where)
+    assert record is not None
+    assert record["step"] == 12
+  # Of another checkpoint.
+  record = state_lib.with_fields(
+    state_lib.encode(13, {}, {}), {saved_states.SAVED_IN: 13}
+  )
+  place.put("a/input/input.json", record)
+  place.put(f"a/{saved_states.METADATA}", b"{}")
+  for where in (url, f"{s3_bucket.root}/run"):
+    saved_states.state_in_bucket.cache_clear()
+    with pytest.raises(errors.StateError, match="saved in checkpoint 13"):
+      saved_states.find(where)
 
 
 def test_other_files_are_sent_as_they_change_and_go_as_they_go(
