@@ -225,7 +225,7 @@ def forecasts(directory: pathlib.Path) -> harness.Table:
     for name, data in configs.items():
       pipe, other = _built(data), pipeline.build(_changed(data, step))
       epochs = max(
-        answers.of(pipe.run_plan).passes(source, count)
+        answers.of(pipe.run_plan).epochs_consumed(source, count)
         for source, count in pipe.accounts.rows(step).items()
       )
       line = {"run": name, "epochs": f"{epochs:.0f}"}

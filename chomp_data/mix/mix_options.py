@@ -21,8 +21,8 @@ from chomp_data.sources import mix_units
 # The unit that each kind balances in a run of rows, unless `unit` is set.
 MIX_KINDS = {"token_balanced": "tokens", "weighted": "rows"}
 
-# More passes than this in a run, or in a stage, are reported to the user.
-MANY_PASSES = 2.0
+# More epochs than this in a run, or in a stage, are reported to the user.
+MANY_EPOCHS = 2.0
 
 # With the rows of a step and the tokens of a row, these still fit into int64.
 _MOST_STEPS = 2**40

@@ -430,7 +430,7 @@ def _accounts(
     tokens, loss_tokens = (
       None if count == totals_lib.UNKNOWN else count for count in counts
     )
-    epochs = questions.passes(name, position.consumed)
+    epochs = questions.epochs_consumed(name, position.consumed)
     accounts[name] = Account(position.delivered, tokens, loss_tokens, epochs)
   return accounts
 

@@ -38,7 +38,7 @@ class BatchesQuestions(questions.Questions):
     """Returns the step after the last one of a dataset."""
     return self._run_step(self.plan.schedule.ends(source))
 
-  def passes(self, source: str, samples: int) -> float:
+  def epochs_consumed(self, source: str, samples: int) -> float:
     """Returns a number of samples in epochs of a dataset."""
     return samples / max(sum(self.plan.datasets[source].counts.values()), 1)
 

@@ -58,8 +58,8 @@ class Questions(abc.ABC):
 
     Args:
       source: The name of the source.
-      epoch: As `passes` counts them, from 0. If the run resumed from offsets,
-        the epochs before them have no step.
+      epoch: As `epochs_consumed` counts them, from 0. If the run resumed from
+        offsets, the epochs before them have no step.
     """
 
   @abc.abstractmethod
@@ -70,7 +70,7 @@ class Questions(abc.ABC):
     """
 
   @abc.abstractmethod
-  def passes(self, source: str, samples: int) -> float:
+  def epochs_consumed(self, source: str, samples: int) -> float:
     """Returns a number of consumed samples in epochs of a source."""
 
   def _run_step(self, data_step: int | None) -> int | None:
@@ -92,7 +92,7 @@ class Questions(abc.ABC):
     """
     samples, units = self._consumed(self.plan.steps.data_step(step))
     return {
-      name: consumption.Consumed(count, sums, self.passes(name, count))
+      name: consumption.Consumed(count, sums, self.epochs_consumed(name, count))
       for name, count, sums in zip(
         self.plan.source_names, samples.tolist(), units.tolist(), strict=True
       )
@@ -133,7 +133,7 @@ class Questions(abc.ABC):
 
     Args:
       num_steps: At most the number of steps of the run.
-      max_epochs: The configured passes by source; None if without end.
+      max_epochs: The configured epochs by source; None if without end.
 
     Returns:
       Sentences; none if to compute them takes long.
@@ -143,10 +143,10 @@ class Questions(abc.ABC):
     counts = consumption.consumed(self.plan, num_steps)
     lines = []
     for name, count in consumption.by_source(counts).items():
-      passes = self.passes(name, count)
-      if passes > max(mix_options.MANY_PASSES, max_epochs[name] or 1):
+      epochs = self.epochs_consumed(name, count)
+      if epochs > max(mix_options.MANY_EPOCHS, max_epochs[name] or 1):
         lines.append(
-          f"{num_steps} steps give source {name!r} {passes:.1f} times over."
+          f"{num_steps} steps give source {name!r} {epochs:.1f} times over."
           " Take fewer steps, lower its weight, or add data."
         )
     return lines

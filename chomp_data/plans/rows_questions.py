@@ -60,7 +60,7 @@ class RowsQuestions(questions.Questions):
     step, end = self.plan.steps.step_of_row(position), self.plan.num_data_steps
     return None if end is not None and step >= end else step
 
-  def passes(self, source: str, samples: int) -> float:
+  def epochs_consumed(self, source: str, samples: int) -> float:
     """Returns a number of rows in epochs of a source."""
     return self.plan.ordered[source].epochs.passes(samples)
 

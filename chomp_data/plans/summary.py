@@ -81,7 +81,7 @@ def _stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
     if last is not None:
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in by_bucket.items())
-        for name, by_bucket in bucket_passes(plan, last).items()
+        for name, by_bucket in bucket_epochs(plan, last).items()
       ]
       text += f"; passes by step {last}: {'; '.join(by_name)}"
     lines.append(text)
@@ -110,18 +110,18 @@ def _stage_text(
 
 
 def repeat_warnings(plan: plan_lib.Plan) -> list[str]:
-  """Returns a sentence for each bucket that a stage passes very often."""
+  """Returns a sentence for each bucket that a stage repeats very often."""
   lines: list[str] = []
   if not isinstance(plan, batches_plan.BatchesPlan):
     return lines
   for begins, first, last, _ in _spans(plan):
     if last is None:
       continue
-    passes_before = bucket_passes(plan, first)
-    for name, by_bucket in bucket_passes(plan, last).items():
+    epochs_before = bucket_epochs(plan, first)
+    for name, by_bucket in bucket_epochs(plan, last).items():
       for bucket, number in by_bucket.items():
-        times = number - passes_before[name][bucket]
-        if times > mix_options.MANY_PASSES:
+        times = number - epochs_before[name][bucket]
+        if times > mix_options.MANY_EPOCHS:
           lines.append(
             f"{plan.path}.buckets.stages: the stage from step {begins} gives"
             f" bucket {bucket} of {name}"
@@ -151,10 +151,10 @@ def _spans(
       yield at, first, last, weights
 
 
-def bucket_passes(
+def bucket_epochs(
   plan: plan_lib.Plan, step: int
 ) -> dict[str, dict[str, float]]:
-  """Returns how often each bucket of each dataset was passed before a step.
+  """Returns how many epochs of each bucket a run has consumed before a step.
 
   Args:
     plan: The run.

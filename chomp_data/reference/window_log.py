@@ -334,7 +334,7 @@ class WindowLog:
     batches = dict.fromkeys((bucket.name for bucket in self._pipe.buckets), 0)
     for number in range(self._first, step):
       batches[self._pipe.bucket_of(number)[1]] += 1
-    passes = summary.bucket_passes(self._pipe.run_plan, step)
+    epochs = summary.bucket_epochs(self._pipe.run_plan, step)
     return {
       name: {
         "batches": count,
@@ -342,7 +342,7 @@ class WindowLog:
         "loss": self._by_key.loss(name),
         "passes": {
           source: by_name[name]
-          for source, by_name in passes.items()
+          for source, by_name in epochs.items()
           if name in by_name
         },
       }
