@@ -39,7 +39,6 @@ from chomp_data import planning
 from chomp_data.audit import difference
 from chomp_data.audit import document_lists
 from chomp_data.audit import forecast
-from chomp_data.audit import overlap
 from chomp_data.audit import reading
 from chomp_data.audit import visits as visits_lib
 from chomp_data.plans import answers
@@ -132,7 +131,7 @@ def visits(directory: pathlib.Path) -> harness.Table:
   for name, data in configs.items():
     pipe, document = _built(data), count // 8
     source = pipe.source_names[0]
-    known = overlap.documents_read(pipe.sources[source])
+    known = pipe.sources[source].documents_used()
     if known is not None:
       document = int(known[document % len(known)])
     took, next_visits = harness.cpu_s(

@@ -18,8 +18,6 @@ import numpy as np
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.sources import row_source
-from chomp_data.splice import source as splice_source
 
 WAYS = ("any", "id", "content")
 
@@ -83,26 +81,9 @@ def held_by(pipe: pipeline.Pipeline) -> dict[str, Held]:
       ]
     )
   return {
-    name: Held(source.store, documents_read(source))
+    name: Held(source.store, source.documents_used())
     for name, source in pipe.sources.items()
   }
-
-
-def documents_read(rows: row_source.RowSource) -> np.ndarray | None:
-  """Returns the numbers of the documents that rows are made of, ascending.
-
-  Args:
-    rows: Of one source.
-
-  Returns:
-    int64[N]; None where they are made of all documents of the store.
-  """
-  if rows.restricted is not None:
-    pieces = np.arange(rows.restricted.num_documents)
-    return np.unique(rows.restricted.pieces.documents_of(pieces)[0])
-  if not isinstance(rows, splice_source.SpliceSource):
-    return None
-  return np.sort(rows.documents[rows.quotas() > 0])
 
 
 def overlap(

@@ -106,10 +106,7 @@ def exposures(
   plan_lib.check_boundary(plan, last, "last")
   count = answers.of(plan).num_documents(source)
   parts = occurrences.whole(np.arange(count))
-  exposure_counts, _ = occurrences.Occurrences(plan, source, parts).count(
-    first, last
-  )
-  return exposure_counts
+  return occurrences.Occurrences(plan, source, parts).exposures(first, last)
 
 
 class Visits:
@@ -128,49 +125,43 @@ class Visits:
     self._document = document
     self._trail = places(pipe, source, document)
     number = pipe.source_names.index(source)
-    self._touched, self._removed_at = pipe.run_plan.tombstones.times(
-      number, document
+    _, self._removed_at = pipe.run_plan.tombstones.times(number, document)
+    self._occurrences = occurrences.Occurrences(
+      pipe.run_plan, source, occurrences.whole(np.asarray([document]))
     )
     self._counted: dict[int, int] = {}
+
+  def cost(self, step: int) -> float:
+    """Returns about how many seconds `count_before` takes.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    return self._occurrences.cost(step)
 
   def count_before(self, step: int) -> int:
     """Returns how many spans (samples) the steps before one hand out.
 
-    What is gone is not handed out: of a document of which something is, visits
-    from then on are counted one by one. Where every epoch must be looked at,
-    what that costs is logged before.
+    What is removed is not counted. Where every epoch must be looked at, what
+    that costs is logged before.
 
     Args:
       step: At most the steps of the run.
     """
     if step not in self._counted:
-      self._counted[step] = self._count(step)
+      cost = self.cost(step)
+      if cost > _LONG_S:
+        logging.warning(
+          "%s/#%d: documents are in another order in every epoch, and each of"
+          " those before step %d is looked at to count it: about %.2g s.",
+          self._source,
+          self._document,
+          step,
+          cost,
+        )
+        compiled.wait()
+      self._counted[step] = int(self._occurrences.exposures(0, step)[0])
     return self._counted[step]
-
-  def _count(self, step: int) -> int:
-    steps = self._pipe.run_plan.steps
-    if self._touched is not None:
-      first = steps.before(self._touched)
-      if first < step:
-        later = self._from(first, 0)
-        after = itertools.takewhile(lambda visit: visit.step < step, later)
-        return self.count_before(first) + sum(1 for _ in after)
-    end = steps.data_step(step)
-    cost = self._trail.cost(end)
-    if cost > _LONG_S:
-      logging.warning(
-        "%s/#%d: documents are in another order in every epoch, and each of"
-        " those before step %d is looked at to count it: about %.2g s.",
-        self._source,
-        self._document,
-        step,
-        cost,
-      )
-      compiled.wait()
-    total = self._trail.count_before(end)
-    for first, last in steps.skipped(step):
-      total -= self._trail.count_before(last) - self._trail.count_before(first)
-    return total
 
   def next_visits(self, step: int) -> Iterator[Visit]:
     """Yields the visits from a step on, in order; maybe for ever.

@@ -104,16 +104,10 @@ class ArrayDataset(dataset.Dataset):
     """Samples of the store."""
     return self.store.num_samples
 
-  def samples_of(self, document: int) -> list[np.ndarray]:
-    """Returns the place of a sample in its bucket, int64[0 or 1] by bucket."""
+  def samples_of(self, documents: np.ndarray) -> list[np.ndarray]:
+    """Returns the places of samples in their buckets, int64[N] by bucket."""
     return [
-      # The samples of a bucket ascend.
-      np.arange(
-        *(
-          np.searchsorted(self._order[first:last], document, side)
-          for side in ("left", "right")
-        )
-      )
+      np.flatnonzero(np.isin(self._order[first:last], documents))
       for first, last in itertools.pairwise(self._starts.tolist())
     ]
 

@@ -202,35 +202,6 @@ class BatchOrder:
     place = permutation.inverse(number, self.num_batches, keys)
     return pick, epochs[pick] * self.num_batches + place, row[pick]
 
-  def counts_between(
-    self, bucket: int, samples: np.ndarray, first: int, last: int
-  ) -> np.ndarray:
-    """Returns how often samples occur at places first to last - 1, int64[N].
-
-    Args:
-      bucket: The number of their bucket.
-      samples: int64[N], their numbers in the bucket.
-      first: The first place.
-      last: The place after the last.
-    """
-    counts = np.zeros(len(samples), np.int64)
-    epochs = np.arange(first // self.num_batches, -(-last // self.num_batches))
-    if self.used_samples[bucket] == self.counts[bucket]:
-      # A whole epoch has each sample once.
-      begins = epochs * self.num_batches
-      is_complete = (begins >= first) & (begins + self.num_batches <= last)
-      counts += np.count_nonzero(is_complete)
-      epochs = epochs[~is_complete]
-    step = max(1, _BLOCK // max(len(samples), 1))
-    for low in range(0, len(epochs), step):
-      block = epochs[low : low + step]
-      pick, places, _ = self.places_of(
-        bucket, np.tile(samples, len(block)), np.repeat(block, len(samples))
-      )
-      pick = pick[(places >= first) & (places < last)]
-      counts += np.bincount(pick % len(samples), minlength=len(samples))
-    return counts
-
   def batches_before(self, place: int) -> np.ndarray:
     """Returns int64[num_buckets], the batches before a place."""
     epoch, place = divmod(place, self.num_batches)

@@ -67,11 +67,11 @@ class Dataset(abc.ABC):
     """Documents (samples for arrays) of its store, in a bucket or not."""
 
   @abc.abstractmethod
-  def samples_of(self, document: int) -> list[np.ndarray]:
-    """Returns the samples of a document, or the sample that has a number.
+  def samples_of(self, documents: np.ndarray) -> list[np.ndarray]:
+    """Returns the samples of documents, or those that have some numbers.
 
     Args:
-      document: Its number, below `num_documents`.
+      documents: int64[D], their numbers, below `num_documents`, ascending.
 
     Returns:
       int64[N] for each bucket, ascending.

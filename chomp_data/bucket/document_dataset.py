@@ -35,6 +35,7 @@ class PieceRows(row_source.RowSource):
   """The pieces of one bucket as rows, in the order of documents."""
 
   document_slots = 1
+  one_span_per_document = True
 
   def __init__(
     self,
@@ -49,11 +50,10 @@ class PieceRows(row_source.RowSource):
   ):
     """Binds the bucket of a number."""
     self.name = name
-    is_selected = isinstance(store, remainder.SelectedStore)
-    self.store: stores.Store = store.whole if is_selected else store
-    self.restricted: remainder.SelectedStore | None = (
-      store if is_selected else None
-    )
+    self._selected: remainder.SelectedStore | None = None
+    self.store: stores.Store = store
+    if isinstance(store, remainder.SelectedStore):
+      self._selected, self.store = store, store.whole
     self.options = options
     self._index = index
     self._bucket = bucket
@@ -111,8 +111,14 @@ class PieceRows(row_source.RowSource):
       "filler_id": self.layout.filler_id,
       "bos_id": self.layout.bos_id,
       "eos_id": self.layout.eos_id,
-      **(self.restricted.fingerprint if self.restricted else {}),
+      **(self._selected.fingerprint if self._selected else {}),
     }
+
+  def documents_used(self) -> np.ndarray | None:
+    """Returns the selected documents, int64[D]; None is all."""
+    if self._selected is None:
+      return None
+    return self._selected.pieces.documents()
 
 
 class DocumentDataset(dataset.Dataset):
@@ -184,9 +190,9 @@ class DocumentDataset(dataset.Dataset):
     """Returns the documents of pieces int64[N] of a bucket."""
     return self._index.get(bucket, samples)[0]
 
-  def samples_of(self, document: int) -> list[np.ndarray]:
-    """Returns the pieces of a document by bucket, int64[N] each, ascending."""
-    return self._index.of_document(document)
+  def samples_of(self, documents: np.ndarray) -> list[np.ndarray]:
+    """Returns the pieces of documents by bucket, int64[N] each, ascending."""
+    return self._index.of_documents(documents)
 
   def read(
     self,
@@ -216,11 +222,12 @@ class DocumentDataset(dataset.Dataset):
 
   def describe(self) -> str:
     """Returns a summary for the log."""
-    empty, restricted = self._index.num_empty, self.rows[-1].restricted
+    empty, store = self._index.num_empty, self._store
+    is_selected = isinstance(store, remainder.SelectedStore)
     return (
-      f"[{self.name}] {self._store.num_documents} documents"
+      f"[{self.name}] {store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
       + f", {sum(self.counts.values())} pieces, tokenizer"
-      + f" {source_opening.tokenizer_text(self._store)}"
-      + (f"\n  {restricted.describe()}" if restricted else "")
+      + f" {source_opening.tokenizer_text(store)}"
+      + (f"\n  {store.describe()}" if is_selected else "")
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from chomp_data import stores
 from chomp_data.bucket import pieces
+from chomp_data.index import ragged
 from chomp_data.sources import document_columns
 from chomp_data.stores import remainder
 from chomp_data.stores import side_index
@@ -95,26 +96,24 @@ class PieceIndex:
     """
     return self._documents[bucket].take(index), self._begins[bucket].take(index)
 
-  def of_document(self, document: int) -> list[np.ndarray]:
-    """Returns the pieces of a document in each bucket; inverts `get`.
+  def of_documents(self, documents: np.ndarray) -> list[np.ndarray]:
+    """Returns the pieces of documents in each bucket; inverts `get`.
 
     Args:
-      document: The number of the document.
+      documents: int64[D], ascending.
 
     Returns:
       int64[N] for each bucket, ascending.
     """
-    # By bucket: pieces of all documents up to this one, and of those before it.
-    last, first = (
-      [
-        int(column.search(np.asarray([number]))[0])
-        if number >= 0 and len(column)
-        else 0
-        for column in self._documents
-      ]
-      for number in (document, document - 1)
-    )
-    return list(map(np.arange, first, last))
+    pieces = [np.empty(0, np.int64)] * len(self._documents)
+    for bucket, column in enumerate(self._documents):
+      if len(column):
+        # Pieces of all documents before each one, and of those up to it.
+        first = column.search(np.maximum(documents - 1, 0))
+        first[documents == 0] = 0
+        counts = column.search(documents) - first
+        pieces[bucket] = ragged.ranges(first, counts)
+    return pieces
 
   def _pass(self) -> Iterator[dict[str, np.ndarray]]:
     """Yields the pieces of parts of the store in order, then totals."""

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reorders the rows of a source, differently in every epoch."""
 
-from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
@@ -10,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from chomp_data import schema
-from chomp_data import stores
+from chomp_data.index import integers
 from chomp_data.index import intervals
 from chomp_data.order import lanes as lanes_lib
 from chomp_data.order import orders
 from chomp_data.order import shuffle_options
 from chomp_data.order import unequal_blocks
 from chomp_data.order.shuffle_options import ShuffleOptions
-from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
-from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_opening
+from chomp_data.sources import wrapped_source
 from chomp_data.stores import base as stores_base
 
 DEFAULT_BUDGET = 2 * 2**30
@@ -32,7 +30,7 @@ DEFAULT_BUDGET = 2 * 2**30
 _ENDLESS = 2**62
 
 
-class ShuffledSource(row_source.RowSource):
+class ShuffledSource(wrapped_source.WrappedSource):
   """The rows of another source, in another order in every epoch."""
 
   @schema.arguments(
@@ -84,31 +82,18 @@ class ShuffledSource(row_source.RowSource):
       )
     if problems:
       raise schema.ConfigError(problems)
-    self.rows = rows
-    self.options = options
-    self.name: str = rows.name
-    self.store: stores.Store = rows.store
-    self.layout: row_layout.RowLayout = rows.layout
-    self.document_slots: int = rows.document_slots
-    self.documents_follow: bool = rows.documents_follow
+    super().__init__(rows)
+    self.options: ShuffleOptions = options
     self.windows: shuffle_options.Windows | None = None
     self._block_size: int | None = None
     self._lanes = options.lane_layout(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, has_blocks, cache_bytes)
 
-  def __len__(self) -> int:
-    return len(self.rows)
-
   @property
   def phases(self) -> tuple[tuple[int, "ShuffledSource"], ...]:
     """(First epoch, source from there on): itself from epoch 0."""
     return ((0, self),)
-
-  @property
-  def epochs(self) -> epochs_lib.Epochs:
-    """Those of the wrapped rows."""
-    return self.rows.epochs
 
   def order(self, rows: np.ndarray) -> np.ndarray:
     """Returns the rows of the wrapped source at positions of this one.
@@ -219,10 +204,9 @@ class ShuffledSource(row_source.RowSource):
     start = epochs.start(epoch)
     return start + int(begin[0]), start + int(end[0])
 
-  @property
-  def repeating_units(self) -> Mapping[str, int]:
-    """Those of the wrapped rows."""
-    return self.rows.repeating_units
+  def blocks(self, epoch: int) -> None:
+    """Returns None: the wrapped rows of a block are not consecutive."""
+    integers.whole("epoch", epoch)
 
   def block_units(
     self, epoch: int, unit: str, rows: int | None

@@ -145,6 +145,8 @@ class BinSource(packed_source.PackedSource):
         sentinel_ids=options.fim.sentinel_ids,
         train_sentinels=options.fim.train_sentinels,
       )
+      # Parts of a rearranged document are spans of one row.
+      self.one_span_per_document: bool = False
       self._middles = fill_in_the_middle.FillInTheMiddle(
         options.fim,
         self._documents,
@@ -194,16 +196,16 @@ class BinSource(packed_source.PackedSource):
       return {"tokens": 0}
     units = {"tokens": 0, "loss_tokens": 0}
     # Rearranged pieces are several spans, and others in each epoch.
-    return units if self.options.fim else {**units, "spans": 0}
+    return units if self.options.fim else {**units, "spans": 0, "cuts": 0}
 
   @row_source.checks_documents
-  def rows_holding(
-    self, documents: np.ndarray, epoch: int
+  def rows_of(
+    self, documents: np.ndarray | int, epoch: int
   ) -> intervals.Intervals:
     """Returns the rows of an epoch that hold pieces of some documents."""
     packed, parts = self._packed(epoch), [np.empty(0, np.int64)]
     windows, slots = np.divmod(
-      packed.documents.positions(self._documents.units(documents)),
+      packed.documents.positions(self._documents.units(np.asarray(documents))),
       self._documents.order.window_docs,
     )
     for window, pick in ragged.by_value(windows):

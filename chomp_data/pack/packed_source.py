@@ -52,6 +52,7 @@ class PackedSource(store_source.StoreSource):
       self.layout = dataclasses.replace(
         self.layout, pair_slots=options.pair_slots
       )
+    self.one_span_per_document: bool = True
     order = document_order.DocumentOrder(
       num_units,
       window_docs=window_docs,

@@ -71,7 +71,7 @@ class SequentialSource(packed_source.PackedSource):
     """The first epoch from which on all consume the same, by unit."""
     if self.options.orders_differ:
       return {"tokens": 0}
-    return {"tokens": 0, "loss_tokens": 0, "spans": 0}
+    return {"tokens": 0, "loss_tokens": 0, "spans": 0, "cuts": 0}
 
   @schema.arguments(**mix_units.BLOCK_RULES)
   def block_units(
@@ -107,8 +107,8 @@ class SequentialSource(packed_source.PackedSource):
     return mix_units.BlockUnits(starts, np.diff(tokens - starts) - counts)
 
   @row_source.checks_documents
-  def rows_holding(
-    self, documents: np.ndarray, epoch: int
+  def rows_of(
+    self, documents: np.ndarray | int, epoch: int
   ) -> intervals.Intervals:
     """Returns the rows of an epoch that hold tokens of some documents."""
     in_order = self._documents.in_order(self._order_epoch(epoch))

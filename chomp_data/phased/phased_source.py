@@ -13,7 +13,6 @@ packed like a store of its own, whose documents are pieces of documents; plans
 name the documents themselves.
 """
 
-import abc
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -28,11 +27,10 @@ from chomp_data.index import intervals
 from chomp_data.index import ragged
 from chomp_data.order import shuffle_options
 from chomp_data.order import shuffled
-from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
-from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
+from chomp_data.sources import wrapped_source
 from chomp_data.stores import remainder
 
 # Options that count the rows of a source from its start.
@@ -93,29 +91,7 @@ class PhaseEpochs(epochs_lib.Epochs):
       yield phase, pick, rows[pick] + self._shifts[phase]
 
 
-class _DelegatingSource(row_source.RowSource):
-  """Rows whose blocks and units are, by epoch, those of other sources."""
-
-  @abc.abstractmethod
-  def _source_of(self, epoch: int) -> row_source.RowSource:
-    """Returns the source that gives the rows of an epoch."""
-
-  def blocks(self, epoch: int) -> np.ndarray | None:
-    """Returns the blocks of an epoch in its source."""
-    return self._source_of(epoch).blocks(epoch)
-
-  def block_units(
-    self, epoch: int, unit: str, rows: int | None
-  ) -> mix_units.BlockUnits | None:
-    """Returns what blocks of an epoch consume in its source."""
-    return self._source_of(epoch).block_units(epoch, unit, rows)
-
-  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what rows of an epoch consume in its source, int64[N]."""
-    return self._source_of(epoch).units(epoch, positions, unit)
-
-
-class PhasedSource(_DelegatingSource):
+class PhasedSource(wrapped_source.WrappedSource):
   """Rows in their order, from a different source in each phase.
 
   Attributes:
@@ -144,13 +120,7 @@ class PhasedSource(_DelegatingSource):
     self._sources = [source for _, source in self.phases]
     self._fingerprint = dict(fingerprint)
     self._heading = heading
-    last = self._sources[-1]
-    self.rows: row_source.RowSource = last.rows
-    self.name: str = last.name
-    self.store: stores.Store = last.store
-    self.layout: row_layout.RowLayout = last.layout
-    self.options: Any = last.rows.options
-    self.documents_follow: bool = last.documents_follow
+    super().__init__(self._sources[-1].rows)
     self.document_slots: int = max(
       source.document_slots for source in self._sources
     )
@@ -204,7 +174,7 @@ class PhasedSource(_DelegatingSource):
     """Returns rows of one epoch that are best read together."""
     epoch = int(self._epochs.locate(np.asarray([row]))[0][0])
     first, last = self._epochs.start(epoch), self._epochs.start(epoch + 1)
-    source = self._source_of(epoch)
+    source = self.source_of(epoch)
     shift = source.epochs.start(epoch) - first
     low, high = source.read_group(row + shift)
     return max(low - shift, first), min(high - shift, last)
@@ -217,11 +187,15 @@ class PhasedSource(_DelegatingSource):
     return {unit: max(first, epoch) for unit, epoch in units.items()}
 
   def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
-    """Announces a reader to each phase."""
-    for source in self._sources:
-      source.prepare(max_epochs, full_order)
+    """Announces a reader of its epochs to each phase."""
+    ends = [*(epoch for epoch, _ in self.phases[1:]), max_epochs]
+    for source, end in zip(self._sources, ends, strict=True):
+      if max_epochs is not None and end is not None:
+        end = min(end, max_epochs)
+      source.prepare(end, full_order)
 
-  def _source_of(self, epoch: int) -> shuffled.ShuffledSource:
+  def source_of(self, epoch: int) -> shuffled.ShuffledSource:
+    """Returns the phase that gives the rows of an epoch."""
     return phase_at(self, epoch)
 
   @property
@@ -242,7 +216,7 @@ class PhasedSource(_DelegatingSource):
     return "\n".join(lines)
 
 
-class RemainderSource(_DelegatingSource):
+class RemainderSource(wrapped_source.WrappedSource):
   """Rows of pieces of documents, as rows of these documents.
 
   Attributes:
@@ -255,57 +229,37 @@ class RemainderSource(_DelegatingSource):
     Args:
       pieces: Rows over a `RemainderStore`.
     """
+    super().__init__(pieces)
     assert isinstance(pieces.store, remainder.RemainderStore)
-    self._pieces = pieces
     self.remaining: remainder.RemainderStore = pieces.store
-    self.name: str = pieces.name
     self.store: stores.Store = self.remaining.whole
-    self.layout: row_layout.RowLayout = pieces.layout
-    self.document_slots: int = pieces.document_slots
-    self.options: Any = pieces.options
-
-  def __len__(self) -> int:
-    return len(self._pieces)
-
-  @property
-  def epochs(self) -> epochs_lib.Epochs:
-    """Those of the rows over the remaining pieces."""
-    return self._pieces.epochs
-
-  @property
-  def repeating_units(self) -> Mapping[str, int]:
-    """Those of the rows over the remaining pieces."""
-    return self._pieces.repeating_units
-
-  def _source_of(self, epoch: int) -> row_source.RowSource:
-    del epoch
-    return self._pieces
+    # Tokens between the pieces are in no row.
+    self.documents_follow: bool = False
+    # A row may hold several pieces of a document.
+    self.one_span_per_document: bool = False
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows int64[N]; spans name whole documents."""
-    spans = self._pieces.plan(rows)
+    spans = self.rows.plan(rows)
     document, start = self.remaining.pieces.documents_of(spans.document)
     return dataclasses.replace(
       spans, document=document, start=spans.start + start
     )
 
-  def rows_holding(
-    self, documents: np.ndarray, epoch: int
+  @row_source.checks_documents
+  def rows_of(
+    self, documents: np.ndarray | int, epoch: int
   ) -> intervals.Intervals:
     """Returns the rows that hold pieces of some documents, as ranges."""
+    documents = np.asarray(documents)
     present = documents[documents < self.remaining.whole.num_documents]
     pieces = [np.empty(0, np.int64)]
     pieces += map(self.remaining.pieces.of_document, present.tolist())
-    return self._pieces.rows_holding(np.concatenate(pieces), epoch)
+    return self.rows.rows_of(np.concatenate(pieces), epoch)
 
-  @property
-  def fingerprint(self) -> dict[str, Any]:
-    """What determines the rows over the pieces, as JSON values."""
-    return self._pieces.fingerprint
-
-  def describe(self) -> str:
-    """Returns the summary of the rows of pieces."""
-    return self._pieces.describe()
+  def documents_used(self) -> np.ndarray:
+    """Returns the documents that have pieces, int64[D], ascending."""
+    return self.remaining.pieces.documents()
 
 
 # A source in its order, of one phase or of several.

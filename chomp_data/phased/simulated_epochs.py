@@ -71,12 +71,9 @@ class SelectedSource(phased_source.RemainderSource):
     """Wraps rows over a `remainder.SelectedStore`."""
     super().__init__(pieces)
     assert isinstance(pieces.store, remainder.SelectedStore)
-    self.restricted: remainder.SelectedStore | None = pieces.store
     self._selected = pieces.store
-
-  def prepare(self, max_epochs: int | None, full_order: bool = False) -> None:
-    """Announces a reader to the rows over the selected documents."""
-    self._pieces.prepare(max_epochs, full_order)
+    # A piece is a whole document.
+    self.one_span_per_document: bool = pieces.one_span_per_document
 
   @property
   def fingerprint(self) -> dict[str, Any]:

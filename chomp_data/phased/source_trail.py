@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""In which rows of a source, in its order, a document is, and how often.
+"""In which rows of a source, in its order, a document is.
 
 The rows that hold a document (`RowSource.rows_of`) are mapped to positions by
 the inverse of the order, so that no row before them is planned. If an epoch has
 very many such rows, positions are searched in order instead, only as far as
-they are needed. Epochs that repeat the same spans are counted once.
+they are needed.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,7 @@ import numpy as np
 from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import ragged
-from chomp_data.pack import packed_source
 from chomp_data.phased import phased_source
-from chomp_data.sources import row_source
-from chomp_data.splice import source as splice_source
 
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
 MAX_LISTED = 2**20
@@ -31,9 +28,6 @@ _MAX_EMPTY_EPOCHS = 64
 _BLOCK = 2**16
 # Rows yielded at once: few at first, because a caller may need only few.
 _FIRST_ROWS, _MAX_ROWS = 16, 4_096
-# Seconds to find a document in an epoch with another order of documents, and
-# documents that are ordered per second.
-_EPOCH_S, _DOCUMENTS_PER_S = 1e-3, 2e8
 
 Ordered = phased_source.Ordered
 
@@ -50,41 +44,6 @@ class SourceTrail:
     """
     self._source = source
     self._document = document
-
-  def cost(self, row: int) -> float:
-    """Returns about how many seconds `count_before` takes.
-
-    Args:
-      row: The row, numbered through epochs.
-    """
-    phase = self._source.phases[-1][1]
-    if "spans" in phase.rows.repeating_units:
-      return 0.0
-    epochs = row // max(len(self._source), 1) + 1
-    documents = phase.store.num_documents
-    return epochs * (_EPOCH_S + documents / _DOCUMENTS_PER_S)
-
-  def count_before(self, row: int) -> int:
-    """Returns the number of spans of the document in the rows before one.
-
-    Args:
-      row: The row, numbered through epochs.
-    """
-    if row <= 0:
-      return 0
-    epoch, index = _located(self._source, row)
-    total = self._count_in_epoch(epoch, index)
-    phases = self._source.phases
-    ends = [*(first for first, _ in phases[1:]), epoch]
-    for (first, phase), last in zip(phases, ends, strict=True):
-      last = min(last, epoch)
-      first_repeated = max(first, phase.epochs.ramp)
-      if "spans" in phase.rows.repeating_units and last > first_repeated:
-        # Each of these epochs has as many spans as the first of them.
-        total += (last - first_repeated) * self._count_epoch(first_repeated)
-        last = first_repeated
-      total += sum(self._count_epoch(number) for number in range(first, last))
-    return total
 
   def next_rows(self, row: int) -> Iterator[np.ndarray]:
     """Yields the rows that hold the document, from one on, ascending.
@@ -186,40 +145,6 @@ class SourceTrail:
       (range_index >= 0) & (rows < range_ends[np.maximum(range_index, 0)])
     ]
 
-  def _count_epoch(self, epoch: int) -> int:
-    """Returns the number of spans in an epoch."""
-    rows = self._rows_of(epoch)
-    source = phased_source.phase_at(self._source, epoch).rows
-    if _has_one_span(source):
-      return _size(rows)
-    start = source.epochs.start(epoch)
-    return sum(
-      self._spans_in(source, start + numbers) for numbers in _blocks(rows)
-    )
-
-  def _count_in_epoch(self, epoch: int, index: int) -> int:
-    """Returns the number of spans of an epoch at positions below one."""
-    if not index:
-      return 0
-    phase = phased_source.phase_at(self._source, epoch)
-    rows = self._rows_of(epoch)
-    if _has_one_span(phase.rows) and _size(rows) > MAX_LISTED:
-      return sum(
-        int(np.sum(phase.positions(numbers, epoch) < index))
-        for numbers in _blocks(rows)
-      )
-    total = 0
-    for positions in self._positions(epoch, 0, index):
-      if _has_one_span(phase.rows):
-        total += len(positions)
-      else:
-        total += self._spans_in(phase, phase.epochs.start(epoch) + positions)
-    return total
-
-  def _spans_in(self, rows: row_source.RowSource, numbers: np.ndarray) -> int:
-    """Returns the number of spans in rows int64[N], numbered through epochs."""
-    return int(np.sum(rows.plan(numbers).document == self._document))
-
 
 def _located(source: Ordered, row: int) -> tuple[int, int]:
   """Returns the epoch of a row, and its position in the epoch."""
@@ -227,27 +152,8 @@ def _located(source: Ordered, row: int) -> tuple[int, int]:
   return int(epoch[0]), int(index[0])
 
 
-def _has_one_span(rows: row_source.RowSource) -> bool:
-  """Returns whether no row has two spans of one document, so far as known."""
-  if isinstance(rows, splice_source.SpliceSource):
-    # A rolled copy that passes the end of its document is two spans.
-    return rows.space.content_start_mode != "cyclic_roll"
-  # Parts of a rearranged document are spans of one row.
-  return (
-    isinstance(rows, packed_source.PackedSource)
-    and not rows.layout.sentinel_ids
-  )
-
-
 def _size(rows: intervals.Intervals) -> int:
   return int((rows[1] - rows[0]).sum())
-
-
-def _blocks(rows: intervals.Intervals) -> Iterator[np.ndarray]:
-  """Yields the numbers of rows in ranges, int64[N] each."""
-  for first, last in zip(*np.stack(rows).tolist(), strict=True):
-    for low in range(first, last, _BLOCK):
-      yield np.arange(low, min(low + _BLOCK, last))
 
 
 def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:

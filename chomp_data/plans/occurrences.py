@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import ragged
-from chomp_data.pack import packed_source
 from chomp_data.phased import phased_source
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
@@ -31,7 +31,11 @@ from chomp_data.threads import background
 WHOLE = 2**62
 # Rows planned at once, and the most spans of an epoch that stay planned.
 _BLOCK, _CACHED_SPANS = 2**16, 2**20
-_REPEATING = ("spans", "loss_tokens")
+# Epochs of which the rows that hold the documents are cached.
+_CACHED_ROWS = 2
+# Seconds to find documents in an epoch with another order of documents, and
+# documents that are ordered per second.
+_EPOCH_S, _DOCUMENTS_PER_S = 1e-3, 2e8
 
 # Rows of an epoch, int64[R], and their spans of the documents.
 _Rows = tuple[np.ndarray, spans_lib.Spans]
@@ -116,17 +120,24 @@ class _SourceOrder:
     """Returns the first place of an epoch."""
     return self._source.epochs.start(epoch)
 
-  def alike(self, epoch: int) -> tuple[int, int]:
-    """Returns the range of epochs around one that hold the same spans."""
-    rows = phased_source.phase_at(self._source, epoch).rows
+  def alike(self, epoch: int, data_step: int, trained: bool) -> tuple[int, int]:
+    """Returns the range of epochs around one that hold the same of documents.
+
+    Args:
+      epoch: The epoch.
+      data_step: The data step, which may remove tokens of the spans.
+      trained: Whether the tokens that are trained on are counted too.
+    """
+    removed_from = self._plan.tombstones.first_step
+    is_intact = removed_from is None or data_step < removed_from
+    # As many spans of a document may be of other tokens of it.
+    needed = ["spans" if self._are_whole else "cuts"]
+    if trained or not is_intact:
+      needed.append("loss_tokens")
+    units = phased_source.phase_at(self._source, epoch).repeating_units
     begins = [first for first, _ in self._source.phases]
     begin = max(first for first in begins if first <= epoch)
-    # Others than packers may have as many spans, but of other tokens.
-    if self._are_whole or isinstance(rows, packed_source.PackedSource):
-      units = rows.repeating_units
-      begin = max(begin, *(units.get(unit, WHOLE) for unit in _REPEATING))
-    else:
-      begin = WHOLE
+    begin = max(begin, *(units.get(unit, WHOLE) for unit in needed))
     if begin > epoch:
       return epoch, epoch + 1
     return begin, min((at for at in begins if at > epoch), default=WHOLE)
@@ -138,12 +149,7 @@ class _SourceOrder:
       return
     phase = phased_source.phase_at(self._source, epoch)
     source, start = phase.rows, phase.epochs.start(epoch)
-    present = np.searchsorted(self._documents, source.store.num_documents)
-    documents = self._documents[:present]
-    size = source.epochs.size(epoch)
-    first, end = np.zeros(1, np.int64), np.asarray([size])
-    if len(documents) < source.store.num_documents:
-      first, end = source.rows_holding(documents, epoch)
+    documents, (first, end) = self._rows_of(epoch)
     ends = np.cumsum(end - first)
     count = int(ends[-1]) if len(ends) else 0
     in_order = high - low < count
@@ -169,6 +175,46 @@ class _SourceOrder:
         planned.append(block)
     if not in_order and num_spans <= _CACHED_SPANS:
       self._planned.put(epoch, planned, num_spans + 1)
+
+  @memo.remembered(_CACHED_ROWS)
+  def _rows_of(self, epoch: int) -> tuple[np.ndarray, intervals.Intervals]:
+    """Returns the documents that an epoch has, and the rows that hold them."""
+    source = phased_source.phase_at(self._source, epoch).rows
+    present = np.searchsorted(self._documents, source.store.num_documents)
+    documents = self._documents[:present]
+    if len(documents) < source.store.num_documents:
+      return documents, source.rows_of(documents, epoch)
+    size = source.epochs.size(epoch)
+    return documents, (np.zeros(1, np.int64), np.asarray([size]))
+
+  def num_rows(self, epoch: int, low: int, high: int) -> int | None:
+    """Returns how many rows at places low to high - 1 hold a document.
+
+    None where a row may hold several of its spans.
+    """
+    if not phased_source.phase_at(self._source, epoch).one_span_per_document:
+      return None
+    _, (first, end) = self._rows_of(epoch)
+    if (low, high) == (self.start(epoch), self.start(epoch + 1)):
+      return int((end - first).sum())
+    count = 0
+    for begin, stop in zip(first.tolist(), end.tolist(), strict=True):
+      for row in range(begin, stop, _BLOCK):
+        places = self.places(np.arange(row, min(row + _BLOCK, stop)), epoch)
+        count += int(np.count_nonzero((places >= low) & (places < high)))
+    return count
+
+  def cost(self, data_step: int) -> float:
+    """Returns about how many seconds counting before a data step takes.
+
+    0 where all epochs are alike.
+    """
+    phase = self._source.phases[-1][1]
+    if "spans" in phase.repeating_units:
+      return 0.0
+    row = self._plan.steps.first_row(data_step)
+    epochs = row // max(len(self._source), 1) + 1
+    return epochs * (_EPOCH_S + phase.store.num_documents / _DOCUMENTS_PER_S)
 
   def places(self, rows: np.ndarray, epoch: int) -> np.ndarray:
     """Returns the places of rows, int64[R]; -1 where the epoch has none."""
@@ -211,8 +257,9 @@ class _BucketOrder:
     """Returns the first place of an epoch."""
     return epoch * self._order.num_batches
 
-  def alike(self, epoch: int) -> tuple[int, int]:
-    """Returns the range of epochs around one that hold the same spans."""
+  def alike(self, epoch: int, data_step: int, trained: bool) -> tuple[int, int]:
+    """Returns the range of epochs around one that hold the same samples."""
+    del data_step, trained
     used, counts = self._order.used_samples, self._order.counts
     if used[self._bucket] == counts[self._bucket]:
       return 0, WHOLE
@@ -232,6 +279,16 @@ class _BucketOrder:
       numbers = dataset.numbers_of(self._bucket, samples)
       row = np.arange(len(samples))
       yield samples, spans_lib.of_samples(numbers, self._dataset, row, len(row))
+
+  def num_rows(self, epoch: int, low: int, high: int) -> int:
+    """Returns how many samples are at places low to high - 1."""
+    places = self.places(self._samples, epoch)
+    return int(np.count_nonzero((places >= low) & (places < high)))
+
+  def cost(self, data_step: int) -> float:
+    """Returns 0, because places follow from a few integers per epoch."""
+    del data_step
+    return 0.0
 
   def places(self, rows: np.ndarray, epoch: int) -> np.ndarray:
     """Returns the places of rows, int64[R]; -1 where the epoch has none."""
@@ -256,13 +313,8 @@ def _orders(plan: plan_lib.Plan, source: str, parts: Parts) -> Iterator[_Order]:
     return
   assert isinstance(plan, batches_plan.BatchesPlan)
   number, dataset = plan.source_names.index(source), plan.datasets[source]
-  for bucket, shape in enumerate(plan.buckets):
-    count, held = dataset.counts.get(shape.name, 0), [np.empty(0, np.int64)]
-    for low in range(0, count, _BLOCK):
-      samples = np.arange(low, min(low + _BLOCK, count))
-      documents = dataset.numbers_of(bucket, samples)
-      held.append(samples[np.isin(documents, parts.document)])
-    samples = np.concatenate(held)
+  by_bucket = dataset.samples_of(np.unique(parts.document))
+  for bucket, samples in enumerate(by_bucket):
     if len(samples):
       yield _BucketOrder(plan, number, bucket, samples)
 
@@ -274,6 +326,7 @@ class _Piece:
   Attributes:
     epoch: The first epoch.
     end: The epoch after the last.
+    alike: The first epoch of the order that holds the same spans.
     low: The first place.
     high: The place after the last.
     is_whole: Whether these are all places of the epochs.
@@ -282,6 +335,7 @@ class _Piece:
 
   epoch: int
   end: int
+  alike: int
   low: int
   high: int
   is_whole: bool
@@ -307,6 +361,44 @@ class Occurrences:
     self._size = len(parts.document)
     self._store = plan.sources[source].store if source in plan.sources else None
     self._orders = list(_orders(plan, source, parts))
+    # From which data step on rows of a single document may hold other spans of
+    # it than they plan; 0 for several documents and for parts of them.
+    self._cut_from = 0
+    if self._size == 1 and parts.end[0] == WHOLE:
+      number = plan.source_names.index(source)
+      cut_from, _ = plan.tombstones.times(number, int(parts.document[0]))
+      self._cut_from = WHOLE if cut_from is None else cut_from
+
+  def cost(self, step: int) -> float:
+    """Returns about how many seconds `exposures` before a step takes.
+
+    That is 0 unless every epoch has another order of documents.
+
+    Args:
+      step: At most the number of steps of the run.
+    """
+    data_step = self._plan.steps.data_step(step)
+    return sum(order.cost(data_step) for order in self._orders)
+
+  def exposures(self, first: int, last: int) -> np.ndarray:
+    """Counts the spans (or samples) of parts in steps first to last - 1.
+
+    Returns:
+      int64[N], the spans that hold a token of each part. Rows of one document
+      are not planned where each holds one span of it.
+    """
+    exposures = np.zeros(self._size, np.int64)
+    for order in self._orders:
+      for piece in self._pieces(order, first, last):
+        times = piece.end - piece.epoch
+        if piece.data_step < self._cut_from:
+          num_rows = order.num_rows(*self._planned(order, piece))
+          if num_rows is not None:
+            exposures += times * num_rows
+            continue
+        for part, _, _ in self._held(order, piece, piece.epoch):
+          np.add.at(exposures, part, times)
+    return exposures
 
   def count(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Counts what steps first to last - 1 hold of the parts.
@@ -317,7 +409,7 @@ class Occurrences:
     """
     exposures, trained = np.zeros((2, self._size), np.int64)
     for order in self._orders:
-      for piece in self._pieces(order, first, last):
+      for piece in self._pieces(order, first, last, trained=True):
         times = piece.end - piece.epoch
         for part, tokens, _ in self._held(order, piece, piece.epoch):
           np.add.at(exposures, part, times)
@@ -369,7 +461,7 @@ class Occurrences:
       if not missing.any():
         break
       # What an epoch does not hold, another one of the same spans does not.
-      spans_key = order.alike(piece.epoch)[0], piece.data_step
+      spans_key = piece.alike, piece.data_step
       if piece.is_whole and spans_key in seen:
         continue
       if piece.is_whole:
@@ -387,10 +479,10 @@ class Occurrences:
 
     Without places these are rows of the epoch, in a piece of whole epochs.
     """
-    planned, low, high = epoch, piece.low, piece.high
-    if piece.is_whole:
+    planned, low, high = self._planned(order, piece)
+    if piece.is_whole and with_places:
       # Epochs with the same spans may have them in other rows.
-      planned = epoch if with_places else order.alike(epoch)[0]
+      planned = epoch
       low, high = order.start(planned), order.start(planned + 1)
     for rows, spans in order.rows(planned, low, high):
       removed_from = np.full(spans.num_rows, piece.data_step)
@@ -404,7 +496,15 @@ class Occurrences:
         part, trained, places = part[pick], trained[pick], places[pick]
       yield part, trained, places
 
-  def _pieces(self, order: _Order, first: int, last: int) -> Iterator[_Piece]:
+  def _planned(self, order: _Order, piece: _Piece) -> tuple[int, int, int]:
+    """Returns the epoch to plan for a piece, and its range of places."""
+    if not piece.is_whole:
+      return piece.epoch, piece.low, piece.high
+    return piece.alike, order.start(piece.alike), order.start(piece.alike + 1)
+
+  def _pieces(
+    self, order: _Order, first: int, last: int, trained: bool = False
+  ) -> Iterator[_Piece]:
     """Yields what steps first to last - 1 hold, ascending."""
     for data_step, end_step in _stretches(self._plan, first, last):
       low, high = order.place(data_step), order.place(end_step)
@@ -414,12 +514,13 @@ class Occurrences:
       whole_end = last_epoch + (order.start(last_epoch + 1) <= high)
       while low < high:
         epoch = order.epoch(low)
-        end = epoch + 1
+        end, alike = epoch + 1, epoch
         is_whole = order.start(epoch) == low and epoch < whole_end
         if is_whole:
-          end = max(end, min(order.alike(epoch)[1], whole_end))
+          alike, alike_end = order.alike(epoch, data_step, trained)
+          end = max(end, min(alike_end, whole_end))
         stop = min(order.start(end), high)
-        yield _Piece(epoch, end, low, stop, is_whole, data_step)
+        yield _Piece(epoch, end, alike, low, stop, is_whole, data_step)
         low = stop
 
 

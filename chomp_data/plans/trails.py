@@ -31,15 +31,6 @@ class RowsTrail:
     self._source = source
     self._first = 0 if plan.merge is None else plan.merge.start_row(source)
 
-  def cost(self, data_step: int) -> float:
-    """Returns about how many seconds `count_before` takes."""
-    return self._trail.cost(self._plan.steps.first_row(data_step))
-
-  def count_before(self, data_step: int) -> int:
-    """Returns the spans (samples of arrays) before a data step."""
-    row = self._row_at(data_step)
-    return self._trail.count_before(row) - self._trail.count_before(self._first)
-
   def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on, ascending; may never end."""
     end = self._plan.num_data_steps
@@ -86,25 +77,12 @@ class BatchesTrail:
     """Looks up the samples of the document in each bucket."""
     self._schedule = plan.schedule
     self._dataset = plan.source_names.index(source)
-    samples = plan.datasets[source].samples_of(document)
+    samples = plan.datasets[source].samples_of(np.asarray([document]))
     self._samples = {
       i: bucket_samples
       for i, bucket_samples in enumerate(samples)
       if len(bucket_samples)
     }
-
-  def cost(self, data_step: int) -> float:
-    """Returns 0.0, because counts follow from a few integers per epoch."""
-    del data_step
-    return 0.0
-
-  def count_before(self, data_step: int) -> int:
-    """Returns the spans (samples of arrays) before a data step."""
-    total = 0
-    for bucket, samples in self._samples.items():
-      order, place = self._schedule.part_at(self._dataset, bucket, data_step)
-      total += int(order.counts_between(bucket, samples, 0, place).sum())
-    return total
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on, ascending; may never end."""

@@ -33,7 +33,6 @@ from chomp_data.rows import targets
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_reading
-from chomp_data.stores import remainder
 from chomp_data.threads import background
 
 # Raise it when the same fingerprint begins to mean other rows or units.
@@ -52,7 +51,11 @@ PREPARE_RULES = {
   "full_order": schema.boolean(),
 }
 _DOCUMENTS_ARGUMENTS = schema.arguments(
-  documents=schema.whole_numbers(1), epoch=_NUMBER
+  documents=schema.Rule(
+    schema.whole_numbers(0, 1).text,
+    lambda value: np.atleast_1d(schema.whole_numbers(0, 1).convert(value)),
+  ),
+  epoch=_NUMBER,
 )
 _Parameters = ParamSpec("_Parameters")
 _T = TypeVar("_T")
@@ -83,7 +86,7 @@ LABEL_FIELDS = row_reading.LABEL_FIELDS
 def checks_documents(
   method: Callable[_Parameters, _T],
 ) -> Callable[_Parameters, _T]:
-  """Checks arguments of `rows_holding`, also of sources that override it."""
+  """Checks arguments of `rows_of`, also of sources that override it."""
   return _DOCUMENTS_ARGUMENTS(method)
 
 
@@ -101,8 +104,8 @@ class RowSource(abc.ABC):
     documents_follow: Whether rows are the store's tokens one after the other,
       so that one copy takes several documents, and whole chunks of rows touch
       no other chunk.
-    restricted: The documents of `store` that a run selects, of which rows are
-      made; None is all.
+    one_span_per_document: Whether no row holds two spans of one document, so
+      that rows need not be planned to count its spans.
   """
 
   name: str
@@ -111,7 +114,7 @@ class RowSource(abc.ABC):
   document_slots: int
   options: Any = None
   documents_follow: bool = False
-  restricted: remainder.SelectedStore | None = None
+  one_span_per_document: bool = False
 
   @abc.abstractmethod
   def __len__(self) -> int:
@@ -169,7 +172,8 @@ class RowSource(abc.ABC):
   def repeating_units(self) -> Mapping[str, int]:
     """The first epoch from which on all consume the same, by unit.
 
-    Of "spans", from which on all have as many spans of each document.
+    Of "spans", from which on all have as many spans of each document; of
+    "cuts", from which on these are of the same tokens.
     """
     return {}
 
@@ -201,29 +205,24 @@ class RowSource(abc.ABC):
     spans = self.plan(self.epochs.start(epoch) + positions)
     return mix_units.planned_units(spans, unit, self.store)
 
-  @schema.arguments(document=_NUMBER, epoch=_NUMBER)
-  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows of an epoch that hold a span of a document.
-
-    Args:
-      document: Its number in the source's store.
-      epoch: The epoch.
+  def documents_used(self) -> np.ndarray | None:
+    """Returns the documents that rows are made of; None is all of the store.
 
     Returns:
-      What `rows_holding` returns for this document alone.
+      Their numbers in the source's store, int64[D], ascending.
     """
-    return self.rows_holding(np.asarray([document], np.int64), epoch)
+    return None
 
   @checks_documents
-  def rows_holding(
-    self, documents: np.ndarray, epoch: int
+  def rows_of(
+    self, documents: np.ndarray | int, epoch: int
   ) -> intervals.Intervals:
     """Returns the rows of an epoch that hold a span of one of some documents.
 
     All rows of the epoch are planned, unless a source overrides this.
 
     Args:
-      documents: int64[D], their numbers in the source's store.
+      documents: int64[D], their numbers in the source's store, or one number.
       epoch: The epoch.
 
     Returns:

@@ -99,6 +99,10 @@ class SpliceSource(store_source.StoreSource):
     )
     ramp = self._schedule.epochs.ramp
     self.space: pair_space.PairSpace = self._schedule.pairs_at(ramp).space
+    # A rolled copy that passes the end of its document is two spans.
+    self.one_span_per_document: bool = (
+      self.space.content_start_mode != "cyclic_roll"
+    )
     self._warn_of_usage(path)
 
   @property
@@ -161,8 +165,7 @@ class SpliceSource(store_source.StoreSource):
     # epoch may leave other pairs out, so that all copies of a document must be
     # alike, or every epoch must hold all pairs.
     units = ("tokens", "loss_tokens") if self._all_pairs else self._copied_units
-    # A rolled copy that passes the end of its document is two spans.
-    if self._all_pairs or self.space.content_start_mode != "cyclic_roll":
+    if self._all_pairs or self.one_span_per_document:
       units = (*units, "spans")
     return dict.fromkeys(units, self.epochs.ramp)
 
@@ -212,13 +215,17 @@ class SpliceSource(store_source.StoreSource):
     return not shuffled or options.balance_mode == "enumerate"
 
   @row_source.checks_documents
-  def rows_holding(
-    self, documents: np.ndarray, epoch: int
+  def rows_of(
+    self, documents: np.ndarray | int, epoch: int
   ) -> intervals.Intervals:
     """Returns the rows of an epoch that copy one of some documents."""
     slots = np.flatnonzero(np.isin(self.documents, documents))
     slots = slots[slots < len(self._schedule.ends(epoch))]
     return intervals.merged(*self._schedule.rows_of_slots(slots, epoch))
+
+  def documents_used(self) -> np.ndarray:
+    """Returns the selected documents that have rows, int64[D], ascending."""
+    return np.sort(self.documents[self.quotas() > 0])
 
   def quotas(self, row: int | None = None) -> np.ndarray:
     """Returns the rows of an epoch by selected document, int64[D].

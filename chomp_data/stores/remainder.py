@@ -131,6 +131,10 @@ class Pieces:
     document, begin, _, first, _ = self._cut(pieces)
     return document, begin - first
 
+  def documents(self) -> np.ndarray:
+    """Returns the documents that have pieces, int64[N], ascending."""
+    return np.unique(self.documents_of(np.arange(len(self)))[0])
+
   def of_document(self, document: int) -> np.ndarray:
     """Returns the pieces of a document that have tokens, int64[N]."""
     first, length = self._whole.bounds(np.asarray([document]))

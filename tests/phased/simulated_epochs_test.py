@@ -14,7 +14,6 @@ import pytest
 
 import chomp_data
 from chomp_data import schema
-from chomp_data.audit import overlap
 from chomp_data.index import hashing
 from chomp_data.loading import state as state_lib
 from chomp_data.phased import simulated_epochs
@@ -267,7 +266,7 @@ def test_documents_in_buckets_are_those_of_the_reference(paths):
     assert counts.tolist() == [
       n if is_in else 0 for n, is_in in zip(tokens, selected, strict=True)
     ]
-    read = overlap.documents_read(pipe.sources["a"])
+    read = pipe.sources["a"].documents_used()
     assert read.tolist() == np.flatnonzero(counts).tolist()
 
 

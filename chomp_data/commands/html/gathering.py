@@ -268,17 +268,13 @@ def _visits(
   lit: tuple[str, int] | None,
 ) -> dict[int, dict[str, int | None]]:
   """Returns when documents come before and after what is shown, by number."""
-  end = pipe.run_plan.steps.data_step(steps.stop - 1) + 1
   records = {}
   for number, document in enumerate(documents):
     if document != lit and len(documents) > _MOST_TRACED:
       continue
-    if (
-      document != lit
-      and visits.places(pipe, *document).cost(end) > _MOST_TRACE_S
-    ):
-      continue
     trail = visits.Visits(pipe, *document)
+    if document != lit and trail.cost(steps.stop) > _MOST_TRACE_S:
+      continue
     before = next(trail.previous_visits(steps.start), None)
     after = next(trail.next_visits(steps.stop), None)
     records[number] = {
