@@ -634,10 +634,7 @@ class RunOptions:
     """Returns the curriculum over buckets, weights exact, or None."""
     if self.buckets is None or self.buckets.stages is None:
       return None
-    return [
-      (step, {name: mix_options.exact(weight) for name, weight in weights})
-      for step, weights in self.buckets.stages
-    ]
+    return mix_options.exact_stages(self.buckets.stages)
 
 
 @dataclasses.dataclass(frozen=True)

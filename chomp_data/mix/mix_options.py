@@ -32,6 +32,8 @@ _MOST_OFFSET = 2**56
 Weights = tuple[tuple[str, float], ...]
 # (from_step, weights) pairs.
 Stages = Sequence[tuple[int, Weights]]
+# The same with exact weights, of sources or of buckets, by name.
+ExactStages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 def _weights(value: Any) -> Weights:
@@ -79,6 +81,16 @@ def _weight(value: Any) -> float:
   if not _is_weight(weight):
     raise ValueError
   return weight
+
+
+def exact_stages(
+  stages: Stages,
+) -> list[tuple[int, dict[str, fractions.Fraction]]]:
+  """Returns stages with exact weights."""
+  return [
+    (step, {name: exact(weight) for name, weight in weights})
+    for step, weights in stages
+  ]
 
 
 def weight_problems(path: str, weights: Weights) -> list[str]:
@@ -241,10 +253,7 @@ class MixFields(schema.Options):
           for name, weight in source_weights.items()
         }
       stages.insert(0, (0, tuple(first.items())))
-    return [
-      (step, {name: exact(weight) for name, weight in weights})
-      for step, weights in stages
-    ]
+    return exact_stages(stages)
 
   def problems(
     self, path: str, source_weights: Mapping[str, float | None]

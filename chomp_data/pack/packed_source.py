@@ -31,6 +31,8 @@ COUNTS_CACHED = 4
 class PackedSource(store_source.StoreSource):
   """Rows packed from the documents of a store, in some order."""
 
+  one_span_per_document = True
+
   @abc.abstractmethod
   def _windows(self) -> tuple[int, int]:
     """Returns the documents of a window of the order, and of a block."""
@@ -52,7 +54,6 @@ class PackedSource(store_source.StoreSource):
       self.layout = dataclasses.replace(
         self.layout, pair_slots=options.pair_slots
       )
-    self.one_span_per_document: bool = True
     order = document_order.DocumentOrder(
       num_units,
       window_docs=window_docs,

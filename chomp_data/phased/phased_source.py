@@ -235,8 +235,6 @@ class RemainderSource(wrapped_source.WrappedSource):
     self.store: stores.Store = self.remaining.whole
     # Tokens between the pieces are in no row.
     self.documents_follow: bool = False
-    # A row may hold several pieces of a document.
-    self.one_span_per_document: bool = False
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows int64[N]; spans name whole documents."""

@@ -72,8 +72,6 @@ class SelectedSource(phased_source.RemainderSource):
     super().__init__(pieces)
     assert isinstance(pieces.store, remainder.SelectedStore)
     self._selected = pieces.store
-    # A piece is a whole document.
-    self.one_span_per_document: bool = pieces.one_span_per_document
 
   @property
   def fingerprint(self) -> dict[str, Any]:

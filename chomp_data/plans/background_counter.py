@@ -3,7 +3,9 @@
 """A thread that counts what a run consumes, so that no checkpoint waits for it.
 
 To sum what was consumed before a step may plan thousands of rows. A reader
-that plans all rows counts them itself (`ledger`). If a process plans only its
+that plans all rows counts them itself (`ledger`), which adds 1% to the CPU time
+of [8, 2048] without `fast`; to plan them a second time here would add 6 to 12%,
+by the kind of rows. If a process plans only its
 part of the rows, or workers read, this thread plans all rows, slightly ahead
 of the run. If a run begins at a step whose totals are unknown, it computes
 them. It starts after the first batch, so as not to delay it.

@@ -5,7 +5,6 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import fractions
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,12 @@ import numpy as np
 from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
+from chomp_data.mix import mix_options
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones as tombstones_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.sources import column_fields
 from chomp_data.sources import row_source
-
-# (from_step, weights by name).
-Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 class BatchesPlan(plan_lib.Plan):
@@ -46,8 +43,8 @@ class BatchesPlan(plan_lib.Plan):
     schedule: schedule_lib.BucketSchedule,
     *,
     steps: steps_lib.Steps,
-    stages: Stages,
-    bucket_stages: Stages | None,
+    stages: mix_options.ExactStages,
+    bucket_stages: mix_options.ExactStages | None,
     fingerprints: Mapping[str, Mapping[str, Any]],
     by_tokens: bool,
     tombstones: tombstones_lib.Tombstones,
@@ -82,10 +79,8 @@ class BatchesPlan(plan_lib.Plan):
       if dataset.text is not None
     }
     self._numbered = tuple(self.datasets.values())
-    self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = [
-      (step, dict(weights)) for step, weights in stages
-    ]
-    self.bucket_stages: Stages | None = bucket_stages
+    self.stages: mix_options.ExactStages = stages
+    self.bucket_stages: mix_options.ExactStages | None = bucket_stages
     self.fingerprints: Mapping[str, Mapping[str, Any]] = fingerprints
     self.by_tokens: bool = by_tokens
     self.path: str = path
@@ -201,7 +196,7 @@ class BatchesPlan(plan_lib.Plan):
     }
 
 
-def _as_json(stages: Stages) -> dict[str, dict[str, str]]:
+def _as_json(stages: mix_options.ExactStages) -> dict[str, dict[str, str]]:
   return {
     str(step): {name: str(weight) for name, weight in sorted(weights.items())}
     for step, weights in stages

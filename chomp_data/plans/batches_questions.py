@@ -43,7 +43,7 @@ class BatchesQuestions(questions.Questions):
     return samples / max(sum(self.plan.datasets[source].counts.values()), 1)
 
   @property
-  def stages(self) -> questions.Stages:
+  def stages(self) -> mix_options.ExactStages:
     """The weights of datasets, by stage."""
     return self.plan.stages if len(self.plan.datasets) > 1 else []
 

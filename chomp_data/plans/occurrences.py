@@ -30,7 +30,7 @@ from chomp_data.threads import background
 # The end of a part that is the whole document, also of one without tokens.
 WHOLE = 2**62
 # Rows planned at once, and the most spans of an epoch that stay planned.
-_BLOCK, _CACHED_SPANS = 2**16, 2**20
+BLOCK, _CACHED_SPANS = 2**16, 2**20
 # Epochs of which the rows that hold the documents are cached.
 _CACHED_ROWS = 2
 # Seconds to find documents in an epoch with another order of documents, and
@@ -154,13 +154,13 @@ class _SourceOrder:
     count = int(ends[-1]) if len(ends) else 0
     in_order = high - low < count
     planned, num_spans = [], 0
-    for begin in range(0, high - low if in_order else count, _BLOCK):
+    for begin in range(0, high - low if in_order else count, BLOCK):
       background.check()
       if in_order:
-        places = np.arange(low + begin, min(low + begin + _BLOCK, high))
+        places = np.arange(low + begin, min(low + begin + BLOCK, high))
         rows = phase.order(places - self.start(epoch) + start) - start
       else:
-        number = np.arange(begin, min(begin + _BLOCK, count))
+        number = np.arange(begin, min(begin + BLOCK, count))
         at = np.searchsorted(ends, number, side="right")
         rows = end[at] + number - ends[at]
       spans = source.plan(start + rows)
@@ -192,15 +192,16 @@ class _SourceOrder:
 
     None where a row may hold several of its spans.
     """
-    if not phased_source.phase_at(self._source, epoch).one_span_per_document:
+    rows = phased_source.phase_at(self._source, epoch).rows
+    if not rows.one_span_per_document:
       return None
     _, (first, end) = self._rows_of(epoch)
     if (low, high) == (self.start(epoch), self.start(epoch + 1)):
       return int((end - first).sum())
     count = 0
     for begin, stop in zip(first.tolist(), end.tolist(), strict=True):
-      for row in range(begin, stop, _BLOCK):
-        places = self.places(np.arange(row, min(row + _BLOCK, stop)), epoch)
+      for row in range(begin, stop, BLOCK):
+        places = self.places(np.arange(row, min(row + BLOCK, stop)), epoch)
         count += int(np.count_nonzero((places >= low) & (places < high)))
     return count
 
@@ -267,8 +268,8 @@ class _BucketOrder:
 
   def rows(self, epoch: int, low: int, high: int) -> Iterator[_Rows]:
     """Yields rows that hold a document, all at places low to high - 1."""
-    for first in range(0, len(self._samples), _BLOCK):
-      samples = self._samples[first : first + _BLOCK]
+    for first in range(0, len(self._samples), BLOCK):
+      samples = self._samples[first : first + BLOCK]
       places = self.places(samples, epoch)
       samples = samples[(places >= low) & (places < high)]
       planned = self._plan.planned_samples(self._dataset, self._bucket, samples)

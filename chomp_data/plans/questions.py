@@ -10,8 +10,6 @@ what was consumed. Answers read no tokens.
 import abc
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
-import fractions
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,6 @@ import numpy as np
 from chomp_data.mix import mix_options
 from chomp_data.plans import consumption
 from chomp_data.plans import plan as plan_lib
-
-# (from data step, weights of sources by name).
-Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 class Questions(abc.ABC):
@@ -81,8 +76,8 @@ class Questions(abc.ABC):
 
   @property
   @abc.abstractmethod
-  def stages(self) -> Stages:
-    """The weights of sources, by stage; empty if a run has one source only."""
+  def stages(self) -> mix_options.ExactStages:
+    """The weights of sources, by data step; empty for one source only."""
 
   def consumed(self, step: int) -> dict[str, consumption.Consumed]:
     """Returns what the steps before a step have consumed, by source.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data.index import memo
+from chomp_data.mix import mix_options
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import questions
 from chomp_data.plans import rows_plan
@@ -65,7 +66,7 @@ class RowsQuestions(questions.Questions):
     return self.plan.ordered[source].epochs.passes(samples)
 
   @property
-  def stages(self) -> questions.Stages:
+  def stages(self) -> mix_options.ExactStages:
     """The weights of sources, by stage."""
     return [] if self.plan.merge is None else self.plan.merge.stages
 

@@ -3,7 +3,8 @@
 """Row sources that change another source: its order, its numbers, its epochs.
 
 All that a wrapper does not change is forwarded here. `plan` and what names rows
-or documents (`rows_of`, `documents_used`) depend on the change.
+or documents (`rows_of`, `documents_used`, `one_span_per_document`) depends on
+the change.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,6 @@ class WrappedSource(row_source.RowSource):
     self.document_slots: int = rows.document_slots
     self.options: Any = rows.options
     self.documents_follow: bool = rows.documents_follow
-    self.one_span_per_document: bool = rows.one_span_per_document
 
   def source_of(self, epoch: int) -> row_source.RowSource:
     """Returns the source that gives the rows of an epoch."""

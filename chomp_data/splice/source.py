@@ -100,9 +100,8 @@ class SpliceSource(store_source.StoreSource):
     ramp = self._schedule.epochs.ramp
     self.space: pair_space.PairSpace = self._schedule.pairs_at(ramp).space
     # A rolled copy that passes the end of its document is two spans.
-    self.one_span_per_document: bool = (
-      self.space.content_start_mode != "cyclic_roll"
-    )
+    if self.space.content_start_mode != "cyclic_roll":
+      self.one_span_per_document: bool = True
     self._warn_of_usage(path)
 
   @property

@@ -83,7 +83,7 @@ def planned_exposures(pipe, first, last):
 def test_one_document_is_counted_as_all_are(
   tmp_path, monkeypatch, rows, shuffle
 ):
-  monkeypatch.setattr(occurrences, "_BLOCK", 5)
+  monkeypatch.setattr(occurrences, "BLOCK", 5)
   pipe = run(tmp_path, rows, shuffle, skip=((4, 9), (30, 31)))
   for first, last in ((0, 0), (0, 1), (2, 7), (0, 70), (25, 61)):
     expected = planned_exposures(pipe, first, last)
