@@ -124,14 +124,14 @@ def padded_iterator(
   """
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  place = process_input.Place.of(sharding, device_rows)
+  layout = process_input.DeviceLayout.of(sharding, device_rows)
 
   def make() -> "InputIterator":
     pipe = data
     if not isinstance(pipe, pipeline_lib.Pipeline):
       pipe = pipeline_lib.build(pipe)
     return InputIterator(
-      process_input.of_pipeline(pipe, place, operations),
+      process_input.of_pipeline(pipe, layout, operations),
       pipe.run_options.data,
       step=step,
       allow_input_change=allow_input_change,
@@ -274,14 +274,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   @property
   def shards(self) -> Mapping[str, int] | None:
     """Over how many shards the rows of each bucket are balanced, or None."""
-    return self._input.shards
+    return self._input.source.local.shards
 
   def __repr__(self) -> str:
     # A run without an end has more steps than can be counted.
     steps = len(self._input.source)
     of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
     return (
-      f"InputIterator(step {self._step} {of}, {self._input.placer},"
+      f"InputIterator(step {self._step} {of}, {self._input.placement},"
       f" {self._run.worker_count} workers,"
       f" fingerprint {self._fingerprint.digest[:16]})"
     )
@@ -293,7 +293,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       "num_steps": len(self._input.source),
       "step": self._step,
       # No part of a state, but processes that differ would lose rows.
-      "balance_shards": self._input.shards and dict(self._input.shards),
+      "balance_shards": self.shards and dict(self.shards),
       "sequence_layout": repr(self.pipeline.layout),
     }
 
@@ -377,7 +377,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._follower = self.pipeline.accounts.follow(self._step, count_into)
       self._reader = reader_lib.Reader(
         loader,
-        self._input.placer,
+        self._input.put,
         self._run.prefetch,
         sums=self._input.source.certificate_sums,
         first_step=self._step,

@@ -360,7 +360,10 @@ class Pipeline:
     from chomp_data.loading import feed  # jax only where devices are fed
 
     fingerprint = state.with_operations(self.fingerprint, operations)
-    source = batch_source(self, rows, fingerprint)
+    if rows is not None and not isinstance(rows, Mapping):
+      rows = {bucket.name: rows for bucket in self.buckets}
+    local = plan_lib.LocalRows(rows and dict(rows))
+    source = batch_source(self, local, fingerprint)
     count = (
       self.run_options.data.worker_count
       if worker_count is None
@@ -431,29 +434,19 @@ class Pipeline:
 
 def batch_source(
   pipe: Pipeline,
-  rows: Rows = None,
+  local: plan_lib.LocalRows = plan_lib.ALL_ROWS,
   fingerprint: Mapping[str, Any] | None = None,
   group_steps: int | None = None,
-  shards: balance_lib.Shards | None = None,
-  columns: plan_lib.Columns | None = None,
-  counted: Mapping[str, np.ndarray] | None = None,
 ) -> batches.BatchSource:
   """Returns the Grain source of process-local batches.
 
   Args:
     pipe: The run.
-    rows: int64[R], ascending rows of the global batch that this process holds,
-      of each bucket by its name or of all; None is all.
+    local: What this process reads of each batch. With `config.data.balance` no
+      `shards` are `config.data.balance_shards`; without it there are none.
     fingerprint: Shown in its `repr`, or None for the pipeline's.
     group_steps: The most steps that are planned and fetched together, or None
       for about 4,096 rows; has no effect on batches.
-    shards: With `config.data.balance`, into how many shards the rows of each
-      bucket are cut; None is `config.data.balance_shards`, and if that is None
-      too, rows keep their planned order.
-    columns: By bucket, (first, last + 1) of the columns of text whose tokens
-      are read, or None for all; tokens of others are padding.
-    counted: By bucket, bool[R], which of the rows a certificate counts here;
-      None is all.
   """
   # A copy, because the caches of a plan serve one reader.
   plan = pickle.loads(pickle.dumps(pipe.run_plan))
@@ -461,17 +454,13 @@ def batch_source(
     for source in plan.sources.values():
       _ = source.store.opened
   planning.expect_reading(plan, pipe.run_options)
-  if rows is not None and not isinstance(rows, Mapping):
-    rows = {bucket.name: rows for bucket in pipe.buckets}
   options = pipe.run_options.data
+  shards = balance_lib.dealt_shards(options, pipe.buckets, local.shards)
   return batches.BatchSource(
     plan,
-    rows,
+    dataclasses.replace(local, shards=shards),
     state.digest(fingerprint or pipe.fingerprint)[:16],
     group_steps,
-    shards=balance_lib.dealt_shards(options, pipe.buckets, shards),
-    columns=columns,
-    counted=counted,
     certificate=options.certificate,
   )
 

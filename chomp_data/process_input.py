@@ -6,8 +6,8 @@ A `ProcessInput` is never changed: restoring a state, and `reassign`, make
 another one.
 """
 
-from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -23,7 +23,7 @@ from chomp_data import schema
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import device_fields
-from chomp_data.loading import placement
+from chomp_data.loading import placement as placement_lib
 from chomp_data.loading import state
 from chomp_data.loading import workers
 from chomp_data.plans import answers
@@ -50,7 +50,7 @@ _ALIVE = schema.either(_SHARDING, schema.sequence(schema.WHOLE))
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class DeviceLayout:
   """Where the batches of an iterator are on devices.
 
   Attributes:
@@ -61,16 +61,16 @@ class Place:
     device_rows: The current rows of a batch on devices, or by bucket name.
   """
 
-  first_sharding: placement.ShardingTree
+  first_sharding: placement_lib.ShardingTree
   first_rows: int | None
-  sharding: placement.ShardingTree
-  device_rows: placement.DeviceRows
+  sharding: placement_lib.ShardingTree
+  device_rows: placement_lib.DeviceRows
 
   @classmethod
   def of(
-    cls, sharding: placement.ShardingTree, device_rows: int | None = None
-  ) -> "Place":
-    """Returns the place of an iterator that is made with a sharding."""
+    cls, sharding: placement_lib.ShardingTree, device_rows: int | None = None
+  ) -> "DeviceLayout":
+    """Returns the layout of an iterator that is made with a sharding."""
     return cls(sharding, device_rows, sharding, device_rows)
 
   @property
@@ -79,16 +79,16 @@ class Place:
     return self.device_rows != self.first_rows
 
   def moved(
-    self, pipe: pipeline_lib.Pipeline, sharding: placement.ShardingTree
-  ) -> "Place":
-    """Returns the place with another sharding.
+    self, pipe: pipeline_lib.Pipeline, sharding: placement_lib.ShardingTree
+  ) -> "DeviceLayout":
+    """Returns the layout with another sharding.
 
     Args:
       pipe: The run. Batches of all its sizes must divide over the sharding,
         with padding, because a restore may return to an earlier size.
       sharding: The other sharding.
     """
-    rows = placement.even_rows(pipe.buckets, sharding, self.first_rows)
+    rows = placement_lib.even_rows(pipe.buckets, sharding, self.first_rows)
     return dataclasses.replace(self, sharding=sharding, device_rows=rows)
 
 
@@ -98,26 +98,25 @@ class ProcessInput:
 
   Attributes:
     source: The batches of this process.
-    placer: Puts them on devices.
+    placement: Puts them on devices.
+    specs: The fields of the batches of each bucket.
     workers_help: Whether processes that read can be faster than this one.
-    shards: By bucket, over how many shards its rows are balanced by cost; None
-      if rows keep their planned order.
     part: Which one of how many processes that share batches this is; None if
       it is alone.
     fingerprint: What determines the run's rows, stored in every state.
     pipeline: The run.
-    place: Where batches are on devices.
+    layout: Where batches are on devices.
     operations: Transforms over batches, after the pipeline's.
   """
 
   source: batches.BatchSource
-  placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
+  placement: placement_lib.Placement | device_fields.NarrowPlacement
+  specs: Sequence[placement_lib.BatchSpec]
   workers_help: bool
-  shards: Mapping[str, int] | None
   part: tuple[int, int] | None
   fingerprint: Mapping[str, Any]
   pipeline: pipeline_lib.Pipeline
-  place: Place
+  layout: DeviceLayout
   operations: Sequence[grain.transforms.Map] = ()
 
   @property
@@ -125,6 +124,12 @@ class ProcessInput:
     """All transforms over batches; a layout of columns is the last."""
     pipe = self.pipeline
     return (*pipe.operations, *self.operations, *pipe.layout)
+
+  def put(
+    self, step: int, batch: Mapping[str, np.ndarray]
+  ) -> dict[str, jax.Array]:
+    """Puts this process's batch of a step on devices; see `Placement.put`."""
+    return self.placement.put(self.source.bucket_of(step), batch)
 
   def continued(
     self, fingerprint: Mapping[str, Any], step: int, resize: bool
@@ -140,11 +145,11 @@ class ProcessInput:
     if pipe is self.pipeline:
       return self
     # Batches of earlier sizes need not divide over the current devices.
-    place = self.place
+    layout = self.layout
     needed = consumption.buckets_from(pipe.run_plan, step)
-    if place.sharding is not place.first_sharding:
-      place, needed = place.moved(pipe, place.sharding), None
-    return of_pipeline(pipe, place, self.operations, needed=needed)
+    if layout.sharding is not layout.first_sharding:
+      layout, needed = layout.moved(pipe, layout.sharding), None
+    return of_pipeline(pipe, layout, self.operations, needed=needed)
 
   def reassigned(
     self, alive: Any
@@ -159,24 +164,26 @@ class ProcessInput:
     """
     sharding: Any = schema.argument("alive", _ALIVE, alive)
     if not isinstance(alive, jax.sharding.Sharding | Mapping):
-      sharding = placement.surviving(self.place.first_sharding, list(alive))
-    if jax.process_index() not in placement.processes_of(sharding):
+      sharding = placement_lib.surviving(
+        self.layout.first_sharding, list(alive)
+      )
+    if jax.process_index() not in placement_lib.processes_of(sharding):
       raise schema.ConfigError(
         [
           "`alive` must be of devices of this process too, got processes"
-          f" {placement.processes_of(sharding)} on process"
+          f" {placement_lib.processes_of(sharding)} on process"
           f" {jax.process_index()}. Close the iterator of a process that is not"
           " to continue."
         ]
       )
-    place = self.place.moved(self.pipeline, sharding)
-    if place.is_padded and _deals_over_devices(self.pipeline):
+    layout = self.layout.moved(self.pipeline, sharding)
+    if layout.is_padded and _deals_over_devices(self.pipeline):
       logging.warning(
         "config.data.balance: rows do not divide over the devices that are"
         " alive: they keep their planned order."
       )
     reassigned = of_pipeline(
-      self.pipeline, place, self.operations, source=self.source
+      self.pipeline, layout, self.operations, before=self
     )
     return reassigned, agreement.peers_of(sharding)
 
@@ -189,105 +196,114 @@ def _deals_over_devices(pipe: pipeline_lib.Pipeline) -> bool:
 
 def of_pipeline(
   pipe: pipeline_lib.Pipeline,
-  place: Place,
+  layout: DeviceLayout,
   operations: Sequence[grain.transforms.Map] = (),
   *,
   needed: Collection[str] | None = None,
-  source: batches.BatchSource | None = None,
+  before: ProcessInput | None = None,
 ) -> ProcessInput:
   """Returns the input of this process: the rows that it reads of each batch.
 
   Args:
     pipe: The run.
-    place: Where batches are on devices.
+    layout: Where batches are on devices.
     operations: More transforms over process-local batches.
     needed: Names of the buckets that must divide over the sharding; others that
       do not are left out. None is all.
-    source: The source that the process has read from so far, whose plan is used
-      again; None opens stores.
+    before: The input of the same run and transforms that the process has read
+      so far, whose plan and stores are used again; None opens stores.
 
   Raises:
     ConfigError: If batches do not divide over the sharding.
   """
-  options, sharding = pipe.run_options.data, place.sharding
-  placed = placement.Placement(
-    batch_specs(pipe, operations), sharding, place.device_rows, needed
+  options, sharding = pipe.run_options.data, layout.sharding
+  specs = batch_specs(pipe, operations) if before is None else before.specs
+  placement = placement_lib.Placement(
+    specs,
+    sharding,
+    layout.device_rows,
+    needed,
+    padding_rows(pipe, operations) if layout.is_padded else None,
   )
-  columns = None
+  local = placement.local_rows()
+  shards = balance.dealt_shards(options, pipe.buckets)
+  if _deals_over_devices(pipe) and not layout.is_padded:
+    shards = placement.num_shards()
+  local = dataclasses.replace(local, shards=shards)
   if not operations and options.certificate != certifying.TOKENS:
     # The config's transforms read at most the next column, others any column.
-    layout = pipe.run_options.sequence_layout
-    columns = placed.columns(
-      getattr(options, "num_targets", 0),
-      np.arange if layout is None else layout.order,
+    columns = pipe.run_options.sequence_layout
+    local = dataclasses.replace(
+      local,
+      columns=placement.columns(
+        getattr(options, "num_targets", 0),
+        np.arange if columns is None else columns.order,
+      ),
     )
-  shards = balance.dealt_shards(options, pipe.buckets)
-  if _deals_over_devices(pipe) and not place.is_padded:
-    shards = placed.num_shards()
-  processes, part, counted = placement.processes_of(sharding), None, None
+  fingerprint = state.with_operations(pipe.fingerprint, operations)
+  if before is None:
+    source = pipeline_lib.batch_source(pipe, local, fingerprint)
+  else:
+    source = before.source.for_rows(local)
+  processes, part = placement_lib.processes_of(sharding), None
   if len(processes) > 1 and jax.process_index() in processes:
     part = processes.index(jax.process_index()), len(processes)
-    counted = placed.counted_rows()
-  padding = padding_rows(pipe, operations) if place.is_padded else None
-  fingerprint = state.with_operations(pipe.fingerprint, operations)
-  rows = placed.run_rows
-  if source is None:
-    source = pipeline_lib.batch_source(
-      pipe,
-      rows,
-      fingerprint,
-      shards=shards,
-      columns=columns,
-      counted=counted,
-    )
-  else:
-    source = source.for_rows(rows, shards, columns, counted)
-  placer = placement.Placer(
-    sharding, placed.rows, pipe.buckets, place.device_rows, padding
-  )
-  if not place.is_padded:
-    placer = device_fields.placer(
+  if not layout.is_padded:
+    placement = device_fields.narrowed(
+      placement,
       pipe.run_plan,
       getattr(options, "device_fields", "never"),
-      placer,
       sharding,
       pipe.operations,
       operations,
     )
   return ProcessInput(
     source,
-    placer,
+    placement,
+    specs,
     workers_help=workers.may_help(source.is_mapped, operations),
-    shards=shards,
     part=part,
     fingerprint=fingerprint,
     pipeline=pipe,
-    place=place,
+    layout=layout,
     operations=operations,
   )
 
 
 def examples(
-  pipe: pipeline_lib.Pipeline, bucket: int
-) -> dict[str, dict[str, np.ndarray]]:
-  """Returns one sample of each source that may have its own fields.
+  pipe: pipeline_lib.Pipeline,
+  bucket: int,
+  operations: Sequence[grain.transforms.Map] = (),
+  padding: bool = False,
+) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+  """Yields one row of each source that may have its own fields.
 
   Args:
     pipe: The run.
     bucket: The number of a bucket.
+    operations: More transforms over batches, after the pipeline's.
+    padding: Whether the row is of padding; else it is the first sample.
 
-  Returns:
-    Fields [1, ...] by source, in the batch format; none if a bucket is empty.
+  Yields:
+    The source, and fields [1, ...] as batches have them; nothing for a bucket
+    that is empty.
   """
-  return {
-    name: applying.applied(pipe.run_plan.read(planned), pipe.operations)
-    for name, planned in answers.of(pipe.run_plan).examples(bucket)
-  }
+  transforms = [*pipe.operations, *operations, *pipe.layout]
+  for name, planned in answers.of(pipe.run_plan).examples(bucket):
+    if padding:
+      spans, samples = planned.spans, planned.samples
+      planned = dataclasses.replace(
+        planned,
+        # The row after the one that is planned has no spans: it is padding.
+        spans=None if spans is None else spans.rows(1, 2),
+        samples=None if samples is None else np.full(1, -1, np.int64),
+      )
+    yield name, applying.applied(pipe.run_plan.read(planned), transforms)
 
 
 def batch_specs(
   pipe: pipeline_lib.Pipeline, operations: Sequence[grain.transforms.Map] = ()
-) -> list[placement.BatchSpec]:
+) -> list[placement_lib.BatchSpec]:
   """Returns the fields of the batches of each bucket.
 
   Args:
@@ -302,11 +318,9 @@ def batch_specs(
     fields_by_source = {
       name: {
         field: (np.shape(value)[1:], np.asarray(value).dtype)
-        for field, value in applying.applied(
-          example, [*operations, *pipe.layout]
-        ).items()
+        for field, value in example.items()
       }
-      for name, example in examples(pipe, number).items()
+      for name, example in examples(pipe, number, operations)
     }
     first = next(iter(fields_by_source), "")
     fields = fields_by_source.get(first, {})
@@ -327,7 +341,7 @@ def batch_specs(
     shapes = {name: shape for name, (shape, _) in fields.items()}
     rows_option = _rows_option(pipe, bucket)
     specs.append(
-      placement.BatchSpec(bucket, shapes, rows_option, tuple(problems))
+      placement_lib.BatchSpec(bucket, shapes, rows_option, tuple(problems))
     )
   return specs
 
@@ -362,19 +376,9 @@ def padding_rows(
   Returns:
     Fields [1, ...] by the name of the bucket; none where a bucket is empty.
   """
-  transforms = [*pipe.operations, *operations, *pipe.layout]
   padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
-    for _, planned in answers.of(pipe.run_plan).examples(number):
-      spans, samples = planned.spans, planned.samples
-      padding = dataclasses.replace(
-        planned,
-        # The row after the one that is planned has no spans: it is padding.
-        spans=None if spans is None else spans.rows(1, 2),
-        samples=None if samples is None else np.full(1, -1, np.int64),
-      )
-      padding_by_bucket[bucket.name] = applying.applied(
-        pipe.run_plan.read(padding), transforms
-      )
+    for _, padding in examples(pipe, number, operations, padding=True):
+      padding_by_bucket[bucket.name] = padding
       break
   return padding_by_bucket

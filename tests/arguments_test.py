@@ -192,7 +192,7 @@ def made(tmp_path_factory):
     rows=rows,
     spans=rows.plan(np.arange(4)),
     pipe=pipe,
-    place=process_input.Place.of(
+    layout=process_input.DeviceLayout.of(
       jax.sharding.SingleDeviceSharding(jax.devices()[0]), None
     ),
     iterator=iterator,
@@ -210,7 +210,7 @@ def calls(made):
   numbers = np.arange(3)
   row_source = {"store": made.store, "seq_len": 16}
   iterator = {
-    "process_input": process_input.of_pipeline(made.pipe, made.place, ()),
+    "process_input": process_input.of_pipeline(made.pipe, made.layout, ()),
     "run": config_options.read(made.data).data,
   }
   step, spans = {"step": 1}, made.spans

@@ -93,52 +93,43 @@ class BatchSource:
   Steps are planned in the plan's groups, wherever reading begins, and what a
   group needs is fetched at once. The step decides what a batch holds, so every
   process has the same source and static shape at a step.
+
+  Attributes:
+    local: What this process reads of each batch.
   """
 
   def __init__(
     self,
     plan: plan_lib.Plan,
-    rows: plan_lib.Rows | None = None,
+    local: plan_lib.LocalRows = plan_lib.ALL_ROWS,
     fingerprint: str = "",
     group_steps: int | None = None,
     stride: int = 1,
-    shards: balance.Shards | None = None,
-    columns: plan_lib.Columns | None = None,
-    counted: Mapping[str, np.ndarray] | None = None,
     certificate: str = certifying.PLAN,
   ):
     """Binds a plan to the rows of one process.
 
     Args:
       plan: The run.
-      rows: By bucket, int64[R], ascending rows of its global batch that this
-        process holds; None is all.
+      local: What this process reads of each batch.
       fingerprint: Identity of the run, for `repr`: the rows are left out, so
         that Grain's state does not depend on the process.
       group_steps: Most steps of a group, or None for about 4,096 rows.
       stride: A reader asks for every n-th step only; others ask for the rest.
-      shards: By bucket, over how many shards the rows of its batches are dealt
-        by their cost; None leaves them where they are planned.
-      columns: Those of rows whose tokens are read, by bucket; None is all.
-      counted: By bucket, bool[R], the rows that no process before this one
-        holds; None is all.
       certificate: Whether `certificate_sums` sums the tokens too.
     """
     self._arguments = {
       "plan": plan,
-      "rows": None if rows is None else dict(rows),
+      "local": local,
       "fingerprint": fingerprint,
       "group_steps": group_steps,
       "stride": stride,
-      "shards": None if shards is None else dict(shards),
-      "columns": dict(columns or {}),
-      "counted": None if counted is None else dict(counted),
       "certificate": certificate,
     }
     self._plan = plan
+    self.local: plan_lib.LocalRows = local
     # To plan some rows of a mix takes as long as to plan all of them.
     self._merges_rows = not plan.by_bucket and len(plan.source_names) > 1
-    self._rows = self._arguments["rows"]
     self._fingerprint = fingerprint
     self._group_steps = group_steps
     self._lock = threading.Lock()
@@ -146,12 +137,8 @@ class BatchSource:
       maxlen=_MAX_GROUPS
     )
     self._stride = stride
-    self._shards = self._arguments["shards"]
-    self._columns = self._arguments["columns"]
     self._certificate = certificate
-    self._certifier = certifying.Certifier(
-      plan, self._rows, self._arguments["counted"]
-    )
+    self._certifier = certifying.Certifier(plan, local)
     # Of the steps that were read last.
     self._sums: collections.OrderedDict[int, certifying.Sums] = (
       collections.OrderedDict()
@@ -257,20 +244,9 @@ class BatchSource:
       self.__init__(**state)
     workers.end_with_parent()
 
-  def for_rows(
-    self,
-    rows: plan_lib.Rows,
-    shards: balance.Shards | None,
-    columns: plan_lib.Columns | None,
-    counted: Mapping[str, np.ndarray] | None,
-  ) -> "BatchSource":
-    """Returns a source of other rows, over the same plan and open stores.
-
-    For the arguments see `__init__`.
-    """
-    changes = {"rows": rows, "shards": shards, "columns": columns}
-    changes["counted"] = counted
-    source = BatchSource(**{**self._arguments, **changes})
+  def for_rows(self, local: plan_lib.LocalRows) -> "BatchSource":
+    """Returns a source of other rows, over the same plan and open stores."""
+    source = BatchSource(**{**self._arguments, "local": local})
     source.reads = self.reads
     # A thread that reads through this one may still be at it.
     source._lock = self._lock
@@ -289,6 +265,15 @@ class BatchSource:
     """Returns what a step holds that was read a moment ago, as sums."""
     with self._lock:
       return self._sums[step]
+
+  def bucket_of(self, step: int) -> str:
+    """Returns the name of a step's bucket."""
+    with self._lock:
+      for group in self._groups:
+        # Reading is ahead of who asks: to locate the step anew takes longer.
+        if step in group.steps:
+          return self._plan.buckets[group.planned.bucket].name
+      return self._plan.buckets[self._plan.at(step)[1]].name
 
   def positions(self, step: int) -> dict[str, consumption.Position] | None:
     """Returns where sources are before a step; see `consumption`.
@@ -320,7 +305,7 @@ class BatchSource:
     whole = all(
       self._local(number) == bucket.batch_size
       for number, bucket in enumerate(self._plan.buckets)
-      if self._rows is None or bucket.name in self._rows
+      if self.local.rows is None or bucket.name in self.local.rows
     )
     with self._lock:
       self._ledger = ledger if whole else None
@@ -388,10 +373,8 @@ class BatchSource:
 
   def _local(self, bucket: int) -> int:
     """Returns the rows of a batch of a bucket that this process holds."""
-    chosen = self._plan.buckets[bucket]
-    if self._rows is None:
-      return chosen.batch_size
-    if chosen.name not in self._rows:
+    chosen, rows = self._plan.buckets[bucket], self.local.rows
+    if rows is not None and chosen.name not in rows:
       raise schema.ConfigError(
         [
           "`sharding` must divide batches of all steps that are read, got a"
@@ -399,7 +382,7 @@ class BatchSource:
           " later step, or use a smaller mesh."
         ]
       )
-    return len(self._rows[chosen.name])
+    return self.local.num_rows(chosen)
 
   @functools.cached_property
   def is_mapped(self) -> bool:
@@ -435,7 +418,7 @@ class BatchSource:
     rows = self._local(bucket)
     if self._merges_rows:
       rows = self._plan.buckets[bucket].batch_size * stride
-    elif balance.shards_of(self._plan, step, self._shards) > 1:
+    elif balance.shards_of(self._plan, step, self.local.shards) > 1:
       # Which of them are this process's, their costs decide.
       rows = self._plan.buckets[bucket].batch_size
     most = self._group_steps or max(1, self._rows_at(step) // max(rows, 1))
@@ -444,9 +427,9 @@ class BatchSource:
 
   def _planned(self, step: int) -> _Group:
     steps = self._steps_from(step)
-    planned = balance.planned(self._plan, steps, self._rows, self._shards)
-    bucket = planned.bucket
-    columns = self._columns.get(self._plan.buckets[bucket].name)
+    local = self.local
+    planned = balance.planned(self._plan, steps, local.rows, local.shards)
+    columns = local.columns.get(self._plan.buckets[planned.bucket].name)
     planned = dataclasses.replace(planned, columns=columns)
     self.reads.add_group(planned.spans)
     wants_more = self._plan.prefetch(planned)

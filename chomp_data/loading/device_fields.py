@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from chomp_data.loading import operations as operations_lib
-from chomp_data.loading import placement
+from chomp_data.loading import placement as placement_lib
 from chomp_data.plans import plan as plan_lib
 
 # The numbers that 16 bits hold; what is above _HIGHEST is negative.
@@ -36,26 +36,26 @@ _LOWEST, _HIGHEST = -(2**8), 2**16 - 2**8 - 1
 _PLACES = re.compile("segment|position")
 
 
-def placer(
+def narrowed(
+  placement: placement_lib.Placement,
   plan: plan_lib.Plan,
   asked: str,
-  place: placement.Placer,
-  sharding: placement.ShardingTree,
+  sharding: placement_lib.ShardingTree,
   config_operations: Sequence[grain.transforms.Map] = (),
   operations: Sequence[grain.transforms.Map] = (),
-) -> "placement.Placer | Placer":
-  """Returns what puts batches on devices: in narrow types where that is asked.
+) -> "placement_lib.Placement | NarrowPlacement":
+  """Returns a placement, in narrow types where that is asked.
 
   Args:
+    placement: The placement of batches as they are.
     plan: The run.
     asked: Its `device_fields`.
-    place: Puts batches on devices as they are.
     sharding: As in `placement.field_sharding`.
     config_operations: The transforms that the config asks for.
     operations: A user's transforms, whose values may be any.
   """
   if asked == "never" or (asked == "auto" and not on_accelerators(sharding)):
-    return place
+    return placement
   reasons = [
     f"{operations_lib.fingerprint_of(operation)}, which is not made for devices"
     for operation in config_operations
@@ -68,10 +68,10 @@ def placer(
     reasons.append("buckets, which hold arrays")
   if reasons:
     warn_once(asked, reasons[-1])
-    return place
+    return placement
   if plan.columns is not None:
     _log_columns(plan.columns.names)
-  return Placer(place, Narrow.of(plan), sharding)
+  return NarrowPlacement(placement, Narrow.of(plan))
 
 
 @functools.cache
@@ -93,10 +93,10 @@ def warn_once(asked: str, reason: str) -> None:
   )
 
 
-def on_accelerators(sharding: placement.ShardingTree) -> bool:
+def on_accelerators(sharding: placement_lib.ShardingTree) -> bool:
   return all(
     device.platform != "cpu"
-    for each in placement.shardings_of(sharding)
+    for each in placement_lib.shardings_of(sharding)
     for device in each.device_set
   )
 
@@ -183,31 +183,27 @@ def widen(batch: Mapping[str, Any], xp: Any) -> dict[str, Any]:
   return out
 
 
-class Placer:
+class NarrowPlacement:
   """Puts batches of any bucket on devices in narrow types, and widens them."""
 
-  def __init__(
-    self,
-    place: placement.Placer,
-    narrow: Narrow,
-    sharding: placement.ShardingTree,
-  ):
-    """Binds a placer; the first batch of each shape compiles."""
+  def __init__(self, placement: placement_lib.Placement, narrow: Narrow):
+    """Binds a placement; the first batch of each shape compiles."""
 
     def _widened(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
       return widen(batch, jnp)
 
-    self._place = place
+    self._placement = placement
     self._narrow = narrow
-    self._sharding = sharding
     self._programs: dict[tuple[str, ...], Any] = {}
     self._function = _widened
     # On devices of several processes each process widens its own parts.
     self._widen_part = jax.jit(_widened)
 
-  def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """Places a batch; as `placement.Placer`."""
-    fields = self._place(self.narrowed(batch))
+  def put(
+    self, bucket: str, batch: Mapping[str, np.ndarray]
+  ) -> dict[str, jax.Array]:
+    """Puts a process-local batch on devices; see `Placement.put`."""
+    fields = self._placement.put(bucket, self.narrowed(batch))
     narrow = {
       name: value
       for name, value in fields.items()
@@ -227,7 +223,7 @@ class Placer:
     return self._narrow.narrow(batch, widths)
 
   def _of(self, name: str) -> jax.sharding.Sharding:
-    return placement.field_sharding(self._sharding, name, 2)
+    return self._placement.sharding_of(name, 2)
 
   def _wide(self, narrow: dict[str, jax.Array]) -> dict[str, jax.Array]:
     if all(value.is_fully_addressable for value in narrow.values()):
@@ -251,4 +247,4 @@ class Placer:
     }
 
   def __repr__(self) -> str:
-    return f"{self._place}, widened there"
+    return f"{self._placement}, widened there"

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
 
@@ -106,14 +107,14 @@ class _Placed(NamedTuple):
   num_rows: int
   rows: np.ndarray
 
+  @property
+  def run_rows(self) -> np.ndarray:
+    """int64[R], the rows without those that are on devices only."""
+    return self.rows[self.rows < self.bucket.batch_size]
+
 
 class Placement:
-  """Which rows of each batch the devices of this process hold.
-
-  Attributes:
-    rows: By bucket, int64[R], ascending rows of the batch on devices that this
-      process holds.
-  """
+  """Where batches are on devices: this process's rows, and global arrays."""
 
   def __init__(
     self,
@@ -121,6 +122,7 @@ class Placement:
     sharding: ShardingTree,
     device_rows: DeviceRows = None,
     needed: Collection[str] | None = None,
+    padding: Mapping[str, Mapping[str, np.ndarray]] | None = None,
   ):
     """Looks up the rows of each bucket.
 
@@ -131,12 +133,20 @@ class Placement:
         bucket by its name or of all; None is the run's.
       needed: Buckets that must divide over the sharding; others that do not are
         left out. None is all.
+      padding: The rows beyond the run's, fields [1, ...] by bucket; None or no
+        entry is 0.
 
     Raises:
       ConfigError: If fields do not divide over the sharding, or it lacks one,
         or sources give different fields; every such bucket is named.
     """
-    self._placed: list[_Placed] = []
+    self._sharding = sharding
+    self._padding = padding or {}
+    self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
+    kinds = sorted({type(each).__name__ for each in shardings_of(sharding)})
+    shapes = "; ".join(str(spec.bucket) for spec in specs)
+    self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
+    self._placed: dict[str, _Placed] = {}
     problems = []
     for spec in specs:
       problems += spec.problems
@@ -148,7 +158,7 @@ class Placement:
           problems += uneven
         continue
       fields = {
-        name: (shape, field_sharding(sharding, name, len(shape)))
+        name: (shape, self.sharding_of(name, len(shape)))
         for name, shape in shapes.items()
       }
       is_held = np.zeros(count if fields else 0, np.bool_)
@@ -156,24 +166,37 @@ class Placement:
         for index in each.addressable_devices_indices_map(shape).values():
           is_held[index[0] if index else slice(None)] = True
       rows = np.flatnonzero(is_held)
-      self._placed.append(_Placed(bucket, fields, count, rows))
+      self._placed[bucket.name] = _Placed(bucket, fields, count, rows)
     if problems:
       # A problem that all buckets have is listed once.
       raise schema.ConfigError(list(dict.fromkeys(problems)))
-    self.rows: dict[str, np.ndarray] = {
-      placed.bucket.name: placed.rows for placed in self._placed
-    }
-    if len(self.rows) > 1:
-      shown = (f"{p.bucket} ({len(p.rows)} rows here)" for p in self._placed)
+    if len(self._placed) > 1:
+      shown = (
+        f"{placed.bucket} ({len(placed.rows)} rows here)"
+        for placed in self._placed.values()
+      )
       logging.info("static shapes of batches: %s", "; ".join(shown))
 
-  @property
-  def run_rows(self) -> dict[str, np.ndarray]:
-    """By bucket, int64[R], the rows of the run that this process holds."""
-    return {
-      placed.bucket.name: of_run(placed.rows, placed.bucket)
-      for placed in self._placed
-    }
+  def sharding_of(self, name: str, ndim: int) -> jax.sharding.Sharding:
+    """Returns the sharding of one field; see `field_sharding`."""
+    if (name, ndim) not in self._shardings:
+      of_field = field_sharding(self._sharding, name, ndim)
+      self._shardings[name, ndim] = of_field
+    return self._shardings[name, ndim]
+
+  def local_rows(self) -> plan_lib.LocalRows:
+    """Returns the rows of the run that this process holds.
+
+    Where processes share batches, each row is counted by the lowest of them
+    that holds it.
+    """
+    counted, processes = None, processes_of(self._sharding)
+    if len(processes) > 1 and jax.process_index() in processes:
+      counted = {
+        name: _counted(placed) for name, placed in self._placed.items()
+      }
+    rows = {name: placed.run_rows for name, placed in self._placed.items()}
+    return plan_lib.LocalRows(rows, counted=counted)
 
   def columns(
     self,
@@ -194,7 +217,7 @@ class Placement:
       all.
     """
     columns_by_bucket: dict[str, spans_lib.ColumnRanges] = {}
-    for bucket, fields, _, _ in self._placed:
+    for bucket, fields, _, _ in self._placed.values():
       # Fields of text may have values of more axes.
       of_columns = [
         field
@@ -219,28 +242,6 @@ class Placement:
         )
     return columns_by_bucket
 
-  def counted_rows(self) -> dict[str, np.ndarray]:
-    """Returns which rows of the run no process of a lower number holds.
-
-    Returns:
-      By bucket, bool[R]: over all processes each row is counted by one.
-    """
-    process, counted = jax.process_index(), {}
-    for bucket, fields, count, rows in self._placed:
-      lowest = np.full(count, process)
-      parts = {
-        (
-          *(index[0] if index else slice(None)).indices(count)[:2],
-          device.process_index,
-        )
-        for shape, sharding in fields.values()
-        for device, index in sharding.devices_indices_map(shape).items()
-      }
-      for low, high, other in parts:
-        np.minimum(lowest[low:high], other, out=lowest[low:high])
-      counted[bucket.name] = lowest[of_run(rows, bucket)] == process
-    return counted
-
   def num_shards(self) -> dict[str, int]:
     """Returns into how many shards the rows of each bucket's batches are cut.
 
@@ -251,7 +252,7 @@ class Placement:
       ConfigError: If a shard holds rows of the run and others.
     """
     counts, problems = {}, []
-    for bucket, fields, count, _ in self._placed:
+    for bucket, fields, count, _ in self._placed.values():
       rows = min(
         (each.shard_shape(shape)[0] for shape, each in fields.values()),
         default=count,
@@ -267,6 +268,78 @@ class Placement:
     if problems:
       raise schema.ConfigError(problems)
     return counts
+
+  def put(
+    self, bucket: str, batch: Mapping[str, np.ndarray]
+  ) -> dict[str, jax.Array]:
+    """Puts a process-local batch on devices as global arrays.
+
+    Args:
+      bucket: The name of its bucket.
+      batch: Fields [R, ...], without rows at the end that are padding. Not to
+        be written to afterwards: JAX may alias.
+
+    Returns:
+      Fields [num_rows, ...] with their shardings. 64-bit integers become 32
+      bits unless JAX has 64-bit types enabled.
+
+    Raises:
+      ValueError: If the batch has other rows than this process holds.
+    """
+    placed = self._placed[bucket]
+    num_rows, held = placed.num_rows, placed.rows
+    local, count = len(placed.run_rows), len(next(iter(batch.values())))
+    if count != local:
+      raise ValueError(
+        f"transforms of batches must keep the number of rows, got {count} of"
+        f" {local} rows of bucket {placed.bucket}. Change what rows hold only."
+      )
+    padding = self._padding.get(bucket, {})
+    fields = {
+      name: _of_rows(_device_dtype(value), len(held), padding.get(name))
+      for name, value in batch.items()
+    }
+    shardings = {
+      name: self.sharding_of(name, value.ndim) for name, value in fields.items()
+    }
+    if all(each.is_fully_addressable for each in shardings.values()):
+      return jax.device_put(fields, shardings)
+
+    def piece(value: np.ndarray, index: Any) -> np.ndarray:
+      low, high, _ = index[0].indices(num_rows)
+      # All rows of low .. high - 1 are local, so they are contiguous here.
+      first = int(np.searchsorted(held, low))
+      return value[(slice(first, first + high - low), *index[1:])]
+
+    return {
+      name: jax.make_array_from_callback(
+        (num_rows, *value.shape[1:]),
+        shardings[name],
+        functools.partial(piece, value),
+      )
+      for name, value in fields.items()
+    }
+
+  def __repr__(self) -> str:
+    return self._text
+
+
+def _counted(placed: _Placed) -> np.ndarray:
+  """Returns bool[R], the rows of the run that no lower process holds."""
+  _, fields, count, _ = placed
+  process = jax.process_index()
+  lowest = np.full(count, process)
+  parts = {
+    (
+      *(index[0] if index else slice(None)).indices(count)[:2],
+      device.process_index,
+    )
+    for shape, sharding in fields.values()
+    for device, index in sharding.devices_indices_map(shape).items()
+  }
+  for low, high, other in parts:
+    np.minimum(lowest[low:high], other, out=lowest[low:high])
+  return lowest[placed.run_rows] == process
 
 
 def shardings_of(sharding: ShardingTree) -> list[jax.sharding.Sharding]:
@@ -432,8 +505,8 @@ def even_rows(
 ) -> DeviceRows:
   """Returns rows on devices that divide over a sharding, padding included.
 
-  Batches that differ only in their rows get the same number: the rows of a
-  process may not distinguish them.
+  Batches that differ only in their rows get the same number: a program that is
+  compiled for one serves all.
 
   Args:
     buckets: The buckets.
@@ -454,117 +527,6 @@ def even_rows(
     even = -(-rows[bucket.name] // parts) * parts
     most[bucket.shape] = max(even, most.get(bucket.shape, 0))
   return {bucket.name: most[bucket.shape] for bucket in buckets}
-
-
-class Placer:
-  """Puts process-local batches of any bucket on devices as global arrays."""
-
-  def __init__(
-    self,
-    sharding: ShardingTree,
-    rows: Mapping[str, np.ndarray],
-    buckets: Sequence[buckets_lib.Bucket],
-    device_rows: DeviceRows = None,
-    padding: Mapping[str, Mapping[str, np.ndarray]] | None = None,
-  ):
-    """Remembers where rows are, by their number.
-
-    Args:
-      sharding: As in `field_sharding`.
-      rows: By bucket, int64[R], rows of its global batch in local batches.
-      buckets: The buckets.
-      device_rows: As in `Placement`; rows beyond the run's are 0.
-      padding: What they are instead, fields [1, ...] by bucket; then buckets of
-        the same number of rows are distinguished by the shapes of their fields.
-
-    Raises:
-      ConfigError: If as many rows here are of different global batches.
-    """
-    self._sharding = sharding
-    self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
-    self._padding = padding
-    kinds = sorted({type(each).__name__ for each in shardings_of(sharding)})
-    shapes = "; ".join(map(str, buckets))
-    self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
-    # Rows of the global batch, those of them here, and the bucket.
-    self._known: dict[Any, tuple[int, np.ndarray, buckets_lib.Bucket]] = {}
-    for bucket in buckets:
-      if bucket.name not in rows:
-        continue
-      held = rows[bucket.name]
-      count = len(of_run(held, bucket))
-      key = self._key(count, (padding or {}).get(bucket.name))
-      # With as many rows on devices, how many are of the run does not matter.
-      num_rows = on_devices(device_rows, bucket)
-      known = self._known.setdefault(key, (num_rows, held, bucket))
-      if num_rows != known[0] or not np.array_equal(held, known[1]):
-        raise schema.ConfigError(
-          [
-            "`sharding` must give a process more rows of larger batches, got"
-            f" {count} rows of both {known[2]} and {bucket}. Shard the batch"
-            " axis evenly."
-          ]
-        )
-
-  def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """Places a batch.
-
-    Args:
-      batch: Fields [R, ...] of a bucket, without rows at the end that are
-        padding. Not to be written to afterwards: JAX may alias.
-
-    Returns:
-      Fields [num_rows, ...] with their shardings. 64-bit integers become 32
-      bits unless JAX has 64-bit types enabled.
-    """
-    count = len(next(iter(batch.values())))
-    num_rows, held, bucket = self._known[self._key(count, batch)]
-    padding = (self._padding or {}).get(bucket.name, {})
-    fields = {
-      name: _of_rows(_device_dtype(value), len(held), padding.get(name))
-      for name, value in batch.items()
-    }
-    shardings = {
-      name: self._field(name, value.ndim) for name, value in fields.items()
-    }
-    if all(each.is_fully_addressable for each in shardings.values()):
-      return jax.device_put(fields, shardings)
-
-    def piece(value: np.ndarray, index: Any) -> np.ndarray:
-      low, high, _ = index[0].indices(num_rows)
-      # All rows of low .. high - 1 are local, so they are contiguous here.
-      first = int(np.searchsorted(held, low))
-      return value[(slice(first, first + high - low), *index[1:])]
-
-    return {
-      name: jax.make_array_from_callback(
-        (num_rows, *value.shape[1:]),
-        shardings[name],
-        functools.partial(piece, value),
-      )
-      for name, value in fields.items()
-    }
-
-  def _field(self, name: str, ndim: int) -> jax.sharding.Sharding:
-    if (name, ndim) not in self._shardings:
-      of_field = field_sharding(self._sharding, name, ndim)
-      self._shardings[name, ndim] = of_field
-    return self._shardings[name, ndim]
-
-  def _key(self, count: int, batch: Mapping[str, np.ndarray] | None) -> Any:
-    """Returns what tells batches of several shapes apart."""
-    if self._padding is None or batch is None:
-      return count
-    shapes = {(name, value.shape[1:]) for name, value in batch.items()}
-    return count, frozenset(shapes)
-
-  def __repr__(self) -> str:
-    return self._text
-
-
-def of_run(rows: np.ndarray, bucket: buckets_lib.Bucket) -> np.ndarray:
-  """Returns rows without those that are on devices only."""
-  return rows[rows < bucket.batch_size]
 
 
 def _of_rows(

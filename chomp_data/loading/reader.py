@@ -49,7 +49,7 @@ class Reader:
   def __init__(
     self,
     loader: Any,
-    place: Callable,
+    place: Callable[[int, Any], Any],
     depth: int,
     sums: Callable[[int], Any] | None = None,
     first_step: int = 0,
@@ -58,7 +58,7 @@ class Reader:
 
     Args:
       loader: Makes an iterator over host batches.
-      place: Puts a host batch on devices.
+      place: Puts the host batch of a step on devices.
       depth: Batches kept ready.
       sums: Of the step that the loader has given; workers send them.
       first_step: The loader's first.
@@ -184,7 +184,7 @@ class Reader:
     else:
       self._thread.stop_at_exit()
 
-  def _run(self, loader: Any, place: Callable) -> None:
+  def _run(self, loader: Any, place: Callable[[int, Any], Any]) -> None:
     try:
       self._source = iterator = iter(loader)
       iterator.start_prefetch()
@@ -193,7 +193,7 @@ class Reader:
           sums = iterator.sums
         else:
           sums = None if self._sums is None else self._sums(step)
-        self._put((place(batch), sums))
+        self._put((place(step, batch), sums))
         if self._stopped.is_set():
           break
       end = _End(None)

@@ -33,32 +33,24 @@ class Certifier:
   """Computes digests of planned steps, each row in one process only."""
 
   def __init__(
-    self,
-    plan: plan_lib.Plan,
-    rows: plan_lib.Rows | None = None,
-    counted: Mapping[str, np.ndarray] | None = None,
+    self, plan: plan_lib.Plan, local: plan_lib.LocalRows = plan_lib.ALL_ROWS
   ):
     """Binds a plan.
 
     Args:
       plan: The run.
-      rows: By bucket, int64[R], the rows of its global batch that are planned,
-        in the order on devices; None is all.
-      counted: By bucket, bool[R], which of them this process adds; None is all.
+      local: The rows that are planned, and those of them that are added.
     """
     self._plan = plan
-    self._rows = rows
-    self._counted = counted
+    self._local = local
     self._name_keys: dict[int, np.ndarray] = {}
 
   def num_rows(self, bucket: int) -> int:
     """Returns how many rows of a step of a bucket are added, with padding."""
     shape = self._plan.buckets[bucket]
-    if self._counted is not None:
-      return int(np.count_nonzero(self._counted[shape.name]))
-    return (
-      shape.batch_size if self._rows is None else len(self._rows[shape.name])
-    )
+    if self._local.counted is not None:
+      return int(np.count_nonzero(self._local.counted[shape.name]))
+    return self._local.num_rows(shape)
 
   def planned(
     self, planned: plan_lib.Planned, steps: Sequence[int]
@@ -107,15 +99,15 @@ class Certifier:
     if rows is None:
       bucket = self._plan.buckets[planned.bucket]
       local = np.arange(bucket.batch_size)
-      if self._rows is not None:
-        local = self._rows[bucket.name]
+      if self._local.rows is not None:
+        local = self._local.rows[bucket.name]
       rows = np.tile(local, len(steps))
     return np.asarray(steps), rows
 
   def _counts(self, bucket: int) -> np.ndarray | None:
-    if self._counted is None:
+    if self._local.counted is None:
       return None
-    is_counted = self._counted[self._plan.buckets[bucket].name]
+    is_counted = self._local.counted[self._plan.buckets[bucket].name]
     return None if is_counted.all() else is_counted
 
   def _names(self, bucket: int) -> np.ndarray:

@@ -40,6 +40,35 @@ Columns = Mapping[str, spans_lib.ColumnRanges]
 
 
 @dataclasses.dataclass(frozen=True)
+class LocalRows:
+  """The part of each batch that one process reads, by bucket name.
+
+  Attributes:
+    rows: int64[R], ascending rows of the global batch; None is all.
+    shards: Over how many shards the rows of a batch are dealt by their cost;
+      None leaves them where they are planned.
+    columns: The columns of text whose tokens are read; tokens of others are
+      padding.
+    counted: bool[R], which of the rows a certificate counts in this process;
+      None is all.
+  """
+
+  rows: Rows | None = None
+  shards: Mapping[str, int] | None = None
+  columns: Columns = dataclasses.field(default_factory=dict)
+  counted: Mapping[str, np.ndarray] | None = None
+
+  def num_rows(self, bucket: buckets_lib.Bucket) -> int:
+    """Returns the rows of a batch of a bucket that the process reads."""
+    if self.rows is None:
+      return bucket.batch_size
+    return len(self.rows[bucket.name])
+
+
+ALL_ROWS = LocalRows()
+
+
+@dataclasses.dataclass(frozen=True)
 class Planned:
   """What is needed to read planned steps.
 

@@ -17,6 +17,7 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import process_input
+from chomp_data.plans import plan as plan_lib
 from tests.catalogue import runs
 from tests.golden import corpora
 
@@ -60,6 +61,9 @@ class Turns:
   def read(self, steps):
     return [self[step] for step in steps]
 
+  def bucket_of(self, step):
+    return self._at(step).bucket_of(step)
+
   def certificate_sums(self, step):
     return self._at(step).certificate_sums(step)
 
@@ -75,16 +79,23 @@ class Turns:
     return self
 
 
+class OnHost:
+  """A placement that leaves batches on the host."""
+
+  def put(self, bucket, batch):
+    del bucket
+    return dict(batch)
+
+
 class Run:
   """A run, and the input that one process without workers has of it."""
 
   def __init__(self, data):
     self.pipe = pipeline.build(data)
     self.batch = functools.cache(self.pipe.batch)
-    self.source = pipeline.batch_source(self.pipe)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     self.input = process_input.of_pipeline(
-      self.pipe, process_input.Place.of(device), source=self.source
+      self.pipe, process_input.DeviceLayout.of(device)
     )
     self.options = dataclasses.replace(
       self.pipe.run_options.data, prefetch=1, worker_count=0
@@ -96,7 +107,8 @@ class Run:
       for bucket in self.pipe.buckets
     }
     # Over one plan: copies of it for real processes cost most of the time.
-    return Turns(self.source.for_rows(rows, None, None, None), workers)
+    local = plan_lib.LocalRows(rows)
+    return Turns(self.input.source.for_rows(local), workers)
 
   def read(self, state, first, num_steps, count, workers):
     """Reads steps on so many processes; returns a state of one of them.
@@ -109,7 +121,7 @@ class Run:
       if process != saving:
         parts.append(source)
         continue
-      part = dataclasses.replace(self.input, source=source, placer=dict)
+      part = dataclasses.replace(self.input, source=source, placement=OnHost())
       with iterators.InputIterator(part, self.options) as iterator:
         if state is not None:
           iterator.set_state(state)

@@ -16,6 +16,7 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.plans import balance
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import row_costs
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -85,9 +86,8 @@ def read(pipe, shards, held, steps, stride=1):
   parts = []
   for first in range(0, shards, held):
     rows = np.arange(first * of_shard, (first + held) * of_shard)
-    source = pipeline.batch_source(pipe, rows, shards=counts).for_workers(
-      stride
-    )
+    local = plan_lib.LocalRows({b.name: rows for b in pipe.buckets}, counts)
+    source = pipeline.batch_source(pipe, local).for_workers(stride)
     parts.append([source[step] for step in steps])
   return [
     {name: np.concatenate([p[name] for p in own]) for name in own[0]}
@@ -151,7 +151,7 @@ def test_costs_of_a_plan_are_those_of_its_batches(stores):
 def test_shards_cost_alike_only_where_balance_says_so(stores):
   def slowest(**data):
     pipe = pipeline.build(config(stores, ("ffd", "sequential"), 64, **data))
-    source = pipeline.batch_source(pipe, shards={"32": 8})
+    source = pipeline.batch_source(pipe, plan_lib.LocalRows(shards={"32": 8}))
     found = []
     for step in range(pipe.num_steps):
       sums = costs_of(source[step]).reshape(8, 8).sum(axis=1)
@@ -174,7 +174,8 @@ def test_text_in_buckets_is_balanced_by_the_lengths_of_its_rows(stores):
   moved = 0
   places = {own.name: np.arange(own.batch_size // 2) for own in pipe.buckets}
   whole, half = (
-    pipeline.batch_source(pipe, rows, shards=shards) for rows in (None, places)
+    pipeline.batch_source(pipe, plan_lib.LocalRows(rows, shards))
+    for rows in (None, places)
   )
   for step in range(pipe.num_steps):
     order = pipe.row_order(step, shards)
@@ -261,7 +262,7 @@ def test_losses_by_span_are_told_by_the_rows_of_the_plan(stores, tmp_path):
 
   pipe = pipeline.build(config(stores, balance="attention"))
   shards = {"32": 4}
-  source = pipeline.batch_source(pipe, shards=shards)
+  source = pipeline.batch_source(pipe, plan_lib.LocalRows(shards=shards))
   workdir = opening.open_storage(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(3):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.plans import plan as plan_lib
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
 from tests.loading import processes
@@ -54,7 +55,7 @@ def check(data):
       name: (min(low, width - 1), min(high + max(more, 1), width + more))
       for name, width in widths.items()
     }
-    source = pipeline.batch_source(pipe, columns=columns)
+    source = pipeline.batch_source(pipe, plan_lib.LocalRows(columns=columns))
     for step in range(min(pipe.num_steps, 8)):
       found = source[step]
       for operation in pipe.operations:
@@ -113,7 +114,7 @@ def test_several_ranges_of_columns_are_as_in_batches_that_were_read_whole(
   low, high = np.asarray([1, 9, 15]), np.asarray([5, 15, 18])
   held = np.append(held, 15)
   columns = {str(SEQ_LEN): (low, high)}
-  source = pipeline.batch_source(pipe, columns=columns)
+  source = pipeline.batch_source(pipe, plan_lib.LocalRows(columns=columns))
   for step in range(pipe.num_steps):
     whole = pipe.batch(step)
     for name, value in source[step].items():

@@ -339,10 +339,10 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
   def on_devices(**options):
     made = process_input.of_pipeline(
       chomp_data.build(config(corpora, **options)),
-      process_input.Place.of(sharding, None),
+      process_input.DeviceLayout.of(sharding, None),
       (),
     )
-    return isinstance(made.placer, device_fields.Placer)
+    return isinstance(made.placement, device_fields.NarrowPlacement)
 
   assert not on_devices(device_fields="auto")
   # As if the CPU devices were accelerators.

@@ -149,6 +149,19 @@ class Broken(grain.transforms.Map):
     return element
 
 
+class Halved(grain.transforms.Map):
+  """Leaves half of a batch's rows out."""
+
+  def map(self, element):
+    return {name: value[::2] for name, value in element.items()}
+
+
+def test_a_transform_that_changes_the_number_of_rows_is_an_error(data):
+  with iterators.make_iterator(data, operations=[Halved()]) as iterator:
+    with pytest.raises(ValueError, match="got 4 of 8 rows of bucket 32"):
+      next(iterator)
+
+
 def test_a_failed_input_stays_failed(data):
   it = iterators.make_iterator(data, operations=[Broken()])
   with pytest.raises(ArithmeticError, match="broken transform"):

@@ -8,6 +8,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import batches
+from chomp_data.plans import plan as plan_lib
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16
@@ -50,13 +51,18 @@ def build(store, epochs=1, **shuffle):
   )
 
 
+def local_rows(pipe, rows):
+  return plan_lib.LocalRows({bucket.name: rows for bucket in pipe.buckets})
+
+
 def readers(pipe, processes, workers, size=BATCH):
   """Yields the sources of all readers, and the steps that each is asked for."""
   columns = size // processes
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
     for worker in range(workers):
-      yield rows, pipeline.batch_source(pipe, rows).for_workers(workers), worker
+      source = pipeline.batch_source(pipe, local_rows(pipe, rows))
+      yield rows, source.for_workers(workers), worker
 
 
 def chunks_fetched(pipe, processes, workers, first_step=0, size=BATCH):
@@ -170,7 +176,7 @@ def test_packing_windows_are_dealt_to_lanes(texts, name):
   for step in range(0, pipe.num_steps, 41):
     rows = np.arange(64, 128)
     np.testing.assert_array_equal(
-      pipeline.batch_source(pipe, rows)[step]["tokens"],
+      pipeline.batch_source(pipe, local_rows(pipe, rows))[step]["tokens"],
       pipe.canonical(step)["tokens"][rows],
     )
 
@@ -222,7 +228,7 @@ def read_by_parts(pipe, processes, steps):
   found, columns = {}, 8 * BATCH // processes
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
-    source = pipeline.batch_source(pipe, rows)
+    source = pipeline.batch_source(pipe, local_rows(pipe, rows))
     for step in range(steps):
       source[step]
     for name, own in source.reads.by_source().items():
@@ -265,7 +271,7 @@ def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store):
     assert sorted(rows_of(pipe.plan(step))) == sorted(expected)
     own = np.arange(64, 128)
     np.testing.assert_array_equal(
-      pipeline.batch_source(pipe, own)[step]["tokens"],
+      pipeline.batch_source(pipe, local_rows(pipe, own))[step]["tokens"],
       pipe.canonical(step)["tokens"][own],
     )
   several = np.random.default_rng(0).integers(0, 40 * size, 60)

@@ -15,6 +15,7 @@ from chomp_data.index import hashing
 from chomp_data.mix import interleave
 from chomp_data.mix import least_consumed
 from chomp_data.mix import resuming
+from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import prefix_sums
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -638,7 +639,8 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
 def test_a_group_of_steps_is_bounded_in_the_rows_of_all_processes(paths):
   data = config(paths, mix={"unit": "rows"}, global_batch_size=512)
   pipe = pipeline.build(data)
-  source = pipeline.batch_source(pipe, {pipe.buckets[0].name: np.arange(2)})
+  local = plan_lib.LocalRows({pipe.buckets[0].name: np.arange(2)})
+  source = pipeline.batch_source(pipe, local)
   longest = 0
   for step in range(100):
     source.read(range(step, step + 1))

@@ -15,6 +15,7 @@ from chomp_data import pipeline
 from chomp_data.audit import verifying
 from chomp_data.plans import certifying
 from chomp_data.plans import digests
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import spans as spans_lib
 from tests import laws
 
@@ -94,7 +95,8 @@ def handed_out(pipe, process, count, workers, steps):
     # It holds a row of the next one too, which that one counts.
     rows = {n: np.r_[own, own[-1] + 1] for n, own in rows.items()}
     counted = {n: np.r_[own, False] for n, own in counted.items()}
-  source = pipeline.batch_source(pipe, rows, counted=counted)
+  local = plan_lib.LocalRows(rows, counted=counted)
+  source = pipeline.batch_source(pipe, local)
   readers = [source.for_workers(workers) for _ in range(workers)]
   found = []
   for step in steps:

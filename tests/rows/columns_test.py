@@ -10,6 +10,7 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.plans import plan as plan_lib
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
 from tests.rows import targets_test
@@ -222,7 +223,7 @@ def test_a_process_reads_the_values_of_its_columns_alone(root, rows):
   pipe = chomp_data.build(data)
   for low, high in ((0, 8), (8, 16), (3, 11), (15, 16)):
     ranges = {str(SEQ_LEN): (low, min(high + 1, SEQ_LEN + 1))}
-    source = pipeline.batch_source(pipe, columns=ranges)
+    source = pipeline.batch_source(pipe, plan_lib.LocalRows(columns=ranges))
     for step in range(min(pipe.num_steps, 6)):
       whole, part = pipe.batch(step), source[step]
       for name, column in COLUMNS.items():

@@ -24,8 +24,8 @@ def fetched(data) -> list[int]:
       columns.update(range(int(low), int(high)))
     copy_tokens(sources, spans, tokens)
 
-  place = process_input.Place.of(sharding)
-  source = process_input.of_pipeline(chomp_data.build(data), place).source
+  layout = process_input.DeviceLayout.of(sharding)
+  source = process_input.of_pipeline(chomp_data.build(data), layout).source
   with mock.patch.object(row_reading, "copy_tokens", recorded):
     for step in range(chomp_data.build(data).num_steps):
       source[step]
