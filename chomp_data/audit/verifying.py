@@ -16,9 +16,9 @@ from typing import Any
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.audit import job
+from chomp_data.index import steps as steps_lib
 from chomp_data.loading import certificate
 from chomp_data.plans import certifying
-from chomp_data.plans import digests
 from chomp_data.plans import ledger
 from chomp_data.plans import plan as plan_lib
 
@@ -98,10 +98,10 @@ class Verified:
     parted, lines = self.parted, list(self.unknown)
     known = [stretch.saved for stretch in self.stretches]
     if known:
-      rows = sum(segment.rows for segment in known)
+      rows = sum(segment.sums.rows for segment in known)
       steps = ", ".join(
         f"{first} .. {last - 1}"
-        for first, last in _joined(
+        for first, last in steps_lib.join_adjacent(
           [(segment.first, segment.last) for segment in known]
         )
       )
@@ -234,19 +234,18 @@ def sums(
   if steps:
     plan_lib.check_steps(plan, steps.start, len(steps))
   certifier = certifying.Certifier(plan)
-  rows = total = values = 0
+  total = certifying.Sums.zero(tokens)
   for group in ledger.groups(plan, steps.start, steps.stop, _ROWS):
     planned = plan.planned(group.start, len(group))
-    rows += len(group) * certifier.num_rows(planned.bucket)
-    total += sum(certifier.planned(planned, group))
-    if tokens:
-      values += sum(certifier.values(plan.read(planned), planned, group))
+    total += certifying.Sums(
+      len(group) * certifier.num_rows(planned.bucket),
+      sum(certifier.planned(planned, group)),
+      sum(certifier.values(plan.read(planned), planned, group))
+      if tokens
+      else None,
+    )
     done(len(group))
-  return certifying.Sums(
-    rows,
-    total % digests.MODULUS,
-    values % digests.MODULUS if tokens else None,
-  )
+  return total
 
 
 def _segments(record: Mapping[str, Any]) -> list[certificate.Segment]:
@@ -292,7 +291,7 @@ def _between_checkpoints(
       whole.input,
       None,
     )
-    alike = (segment.tokens is None) == (whole.tokens is None)
+    alike = (segment.sums.tokens is None) == (whole.sums.tokens is None)
     if not same or not alike or segment.last > whole.last:
       continue
     if ends.setdefault(segment.last, segment) != segment:
@@ -302,23 +301,13 @@ def _between_checkpoints(
         f" {ends[segment.last]} and {segment}. Give one of the checkpoints."
       )
   out: list[certificate.Segment] = []
-  before = dataclasses.replace(
-    whole, last=whole.first, rows=0, plan=0, tokens=whole.tokens and 0
-  )
-  for _, segment in sorted(ends.items()):
-    tokens = None
-    if segment.tokens is not None and before.tokens is not None:
-      tokens = (segment.tokens - before.tokens) % digests.MODULUS
+  first = whole.first
+  before = certifying.Sums.zero(whole.sums.tokens is not None)
+  for last, segment in sorted(ends.items()):
     out.append(
-      dataclasses.replace(
-        segment,
-        first=before.last,
-        rows=segment.rows - before.rows,
-        plan=(segment.plan - before.plan) % digests.MODULUS,
-        tokens=tokens,
-      )
+      dataclasses.replace(segment, first=first, sums=segment.sums - before)
     )
-    before = segment
+    first, before = last, segment.sums
   return out
 
 
@@ -328,18 +317,5 @@ def _planned(
   """Returns what the plan says of the steps of a segment."""
   if saved.last > plan_lib.step_limit(run.run_plan):
     return None
-  steps, tokens = range(saved.first, saved.last), saved.tokens is not None
-  counted = sums(run, steps, tokens, done)
-  return dataclasses.replace(
-    saved, rows=counted.rows, plan=counted.plan, tokens=counted.tokens
-  )
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-  """Returns ranges with those that follow each other as one."""
-  out: list[tuple[int, int]] = []
-  for first, last in ranges:
-    if out and out[-1][1] == first:
-      first = out.pop()[0]
-    out.append((first, last))
-  return out
+  steps, tokens = range(saved.first, saved.last), saved.sums.tokens is not None
+  return dataclasses.replace(saved, sums=sums(run, steps, tokens, done))

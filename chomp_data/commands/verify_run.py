@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     tokens = pipe.run_options.data.certificate == "tokens"
     with _progress(len(steps)) as done:
       sums = verifying.sums(pipe, steps, tokens, done)
-    segment = certificate.Segment(steps.start, steps.stop, "", *sums)
+    segment = certificate.Segment(steps.start, steps.stop, "", sums)
     record = {k: v for k, v in segment.record().items() if k != "input"}
     print(json.dumps(record) if _FORMAT.value == "json" else segment)
     return 0

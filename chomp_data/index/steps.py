@@ -47,7 +47,7 @@ class Steps:
       for i, (at, size) in enumerate(sizes)
       if not i or size != sizes[i - 1][1]
     )
-    self.skip: tuple[tuple[int, int], ...] = _join_adjacent(skip)
+    self.skip: tuple[tuple[int, int], ...] = join_adjacent(skip)
     self._from = [at for at, _ in self.sizes]
     self._size = [size for _, size in self.sizes]
     rows = [
@@ -171,12 +171,12 @@ class Steps:
     return begin[k] + (rows - row[k]) // size[k]
 
 
-def _join_adjacent(
-  skip: Sequence[tuple[int, int]],
+def join_adjacent(
+  ranges: Sequence[tuple[int, int]],
 ) -> tuple[tuple[int, int], ...]:
-  """Joins adjacent ranges."""
+  """Joins ranges (first, last + 1) that follow each other."""
   out: list[tuple[int, int]] = []
-  for first, end in skip:
+  for first, end in ranges:
     if out and out[-1][1] == first:
       first = out.pop()[0]
     out.append((first, end))

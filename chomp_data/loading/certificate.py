@@ -26,7 +26,6 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.loading import state
 from chomp_data.plans import certifying
-from chomp_data.plans import digests
 
 # What a state calls it.
 FIELD = "certificate"
@@ -49,18 +48,14 @@ class Segment:
     first: The first step.
     last: The step after the last.
     input: The digest of the fingerprint that they were read under.
-    rows: How many rows, filler included.
-    plan: The sum of their spans or samples.
-    tokens: The sum of their tokens or arrays, None where it was not asked for.
+    sums: The sums of their rows; of tokens where that was asked for.
     part: Which process of how many has counted these; None is all of them.
   """
 
   first: int
   last: int
   input: str
-  rows: int = 0
-  plan: int = 0
-  tokens: int | None = None
+  sums: certifying.Sums = certifying.NO_ROWS
   part: tuple[int, int] | None = None
 
   def record(self) -> dict[str, Any]:
@@ -69,11 +64,11 @@ class Segment:
       "first": self.first,
       "last": self.last,
       "input": self.input,
-      "rows": self.rows,
-      "plan": _hexadecimal(self.plan),
+      "rows": self.sums.rows,
+      "plan": _hexadecimal(self.sums.plan),
     }
-    if self.tokens is not None:
-      out["tokens"] = _hexadecimal(self.tokens)
+    if self.sums.tokens is not None:
+      out["tokens"] = _hexadecimal(self.sums.tokens)
     if self.part is not None:
       out["part"] = list(self.part)
     return out
@@ -113,36 +108,29 @@ class Segment:
       first=first,
       last=last,
       input=record["input"],
-      rows=record["rows"],
-      plan=_sum_of(record, "plan"),
-      tokens=None if tokens is None else _sum_of(record, "tokens"),
+      sums=certifying.Sums(
+        record["rows"],
+        _sum_of(record, "plan"),
+        None if tokens is None else _sum_of(record, "tokens"),
+      ),
       part=None if part is None else (part[0], part[1]),
     )
 
-  def with_sums(self, last: int, sums: certifying.Sums) -> Self:
+  def extended(self, last: int, sums: certifying.Sums) -> Self:
     """Returns it with the steps up to another one."""
-    tokens = None
-    if self.tokens is not None and sums.tokens is not None:
-      tokens = (self.tokens + sums.tokens) % digests.MODULUS
-    return dataclasses.replace(
-      self,
-      last=last,
-      rows=self.rows + sums.rows,
-      plan=(self.plan + sums.plan) % digests.MODULUS,
-      tokens=tokens,
-    )
+    return dataclasses.replace(self, last=last, sums=self.sums + sums)
 
   def is_continued_by(self, other: Self) -> bool:
     """Returns whether another segment begins where this one ends, alike."""
     same = (self.last, self.input) == (other.first, other.input)
-    alike = (self.tokens is None) == (other.tokens is None)
+    alike = (self.sums.tokens is None) == (other.sums.tokens is None)
     return same and alike and self.part is None and other.part is None
 
   def __str__(self) -> str:
     tokens = ""
-    if self.tokens is not None:
-      tokens = f", tokens {_hexadecimal(self.tokens)[:_SHOWN]}"
-    shown = _hexadecimal(self.plan)[:_SHOWN]
+    if self.sums.tokens is not None:
+      tokens = f", tokens {_hexadecimal(self.sums.tokens)[:_SHOWN]}"
+    shown = _hexadecimal(self.sums.plan)[:_SHOWN]
     return f"steps {self.first} .. {self.last - 1}: plan {shown}{tokens}"
 
 
@@ -163,7 +151,7 @@ class Certificate:
       tokens: Whether tokens are summed too.
     """
     self._part = part
-    self._tokens = 0 if tokens else None
+    self._no_rows = certifying.Sums.zero(tokens)
     self.begin(step)
 
   def begin(self, step: int, before: Sequence[Segment] = ()) -> None:
@@ -173,14 +161,14 @@ class Certificate:
       step: The next one.
       before: What is known of the steps before it.
     """
-    last = Segment(step, step, "", tokens=self._tokens, part=self._part)
+    last = Segment(step, step, "", self._no_rows, self._part)
     # Replaced as a whole: what others see is of one step.
     self._segments = [*before, last]
 
   def add(self, sums: certifying.Sums) -> None:
     """Counts the next step."""
     *before, last = self._segments
-    self._segments = [*before, last.with_sums(last.last + 1, sums)]
+    self._segments = [*before, last.extended(last.last + 1, sums)]
 
   def now(self, input_digest: str) -> tuple[int, list[Segment]]:
     """Returns the next step, and the segments before it.
@@ -297,16 +285,15 @@ def joined(
   for (first, last, digest, count), by_index in parts.items():
     if len(by_index) < count:
       continue
-    total = Segment(first, last, digest, tokens=0)
+    sums = certifying.Sums.zero(tokens=True)
     for segment in by_index.values():
-      sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
-      total = total.with_sums(last, sums)
-    segments.append(total)
+      sums += segment.sums
+    segments.append(Segment(first, last, digest, sums))
     known = rows.get((first, last))
-    if known is not None and known != total.rows:
+    if known is not None and known != sums.rows:
       problems.append(
         f"steps {first} .. {last - 1} have {known} rows, and processes have"
-        f" counted {total.rows}"
+        f" counted {sums.rows}"
       )
   segments.sort(key=lambda segment: (segment.first, segment.last))
   return _merged(segments), problems
@@ -319,8 +306,7 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
     if segment.first == segment.last:
       continue
     if out and out[-1].is_continued_by(segment):
-      sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
-      segment = out.pop().with_sums(segment.last, sums)
+      segment = out.pop().extended(segment.last, segment.sums)
     out.append(segment)
   return out
 

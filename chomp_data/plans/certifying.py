@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
+import dataclasses
 
 import numpy as np
 
@@ -15,18 +15,38 @@ from chomp_data.plans import plan as plan_lib
 PLAN, TOKENS = "plan", "tokens"
 
 
-class Sums(NamedTuple):
-  """This process's part of the digests of a step.
+@dataclasses.dataclass(frozen=True)
+class Sums:
+  """The digests of rows, added up.
 
   Attributes:
     rows: How many rows it covers, padding included.
-    plan: The digest of their spans or samples.
-    tokens: The digest of their values, or None.
+    plan: The digest of their spans or samples, modulo 2**128.
+    tokens: The digest of their values, or None; then sums with it have none.
   """
 
-  rows: int
-  plan: int
+  rows: int = 0
+  plan: int = 0
   tokens: int | None = None
+
+  @classmethod
+  def zero(cls, tokens: bool) -> "Sums":
+    """Returns the sums of no rows, with or without tokens."""
+    return cls(tokens=0 if tokens else None)
+
+  def __add__(self, other: "Sums") -> "Sums":
+    tokens = None
+    if self.tokens is not None and other.tokens is not None:
+      tokens = (self.tokens + other.tokens) % digests.MODULUS
+    plan = (self.plan + other.plan) % digests.MODULUS
+    return Sums(self.rows + other.rows, plan, tokens)
+
+  def __sub__(self, other: "Sums") -> "Sums":
+    tokens = None if other.tokens is None else -other.tokens
+    return self + Sums(-other.rows, -other.plan, tokens)
+
+
+NO_ROWS = Sums()
 
 
 class Certifier:

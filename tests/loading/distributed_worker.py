@@ -279,13 +279,13 @@ def survive(data, layout: str, turns) -> list[dict]:
 
   begin = batches.BatchSource.__init__
 
-  def remembered(self, plan, rows=None, *others, **named):
-    begin(self, plan, rows, *others, **named)
-    sources.append((rows, self))
+  def remembered(self, *arguments, **named):
+    begin(self, *arguments, **named)
+    sources.append(self)
 
   batches.BatchSource.__init__ = remembered
   with iterators.make_iterator(data, sharding) as it:
-    opened = sources[-1][1].sources
+    opened = sources[-1].sources
     step = 0
     for alive, count, *at in turns:
       step = at[0] if at else step
@@ -302,9 +302,9 @@ def survive(data, layout: str, turns) -> list[dict]:
         for _ in range(count):
           batch = next(it)
           found["steps"][it.step - 1] = held_pieces(batch)
-        rows, source = sources[-1]
+        rows = sources[-1].local.rows
         found["rows"] = {name: len(numbers) for name, numbers in rows.items()}
-        found["kept"] = source.sources is opened
+        found["kept"] = sources[-1].sources is opened
         found["certificate"] = json.loads(it.get_state())["certificate"]
       step += count
       out.append(found)

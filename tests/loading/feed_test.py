@@ -157,9 +157,11 @@ class Halved(grain.transforms.Map):
 
 
 def test_a_transform_that_changes_the_number_of_rows_is_an_error(data):
-  with iterators.make_iterator(data, operations=[Halved()]) as iterator:
-    with pytest.raises(ValueError, match="got 4 of 8 rows of bucket 32"):
-      next(iterator)
+  with (
+    iterators.make_iterator(data, operations=[Halved()]) as iterator,
+    pytest.raises(ValueError, match="got 4 of 8 rows of bucket 32"),
+  ):
+    next(iterator)
 
 
 def test_a_failed_input_stays_failed(data):

@@ -79,7 +79,8 @@ def pipe(request, kinds, text, pictures):
 
 def added(parts):
   """Sums of sums."""
-  rows, plan, tokens = (sum(own) for own in zip(*parts, strict=True))
+  fields = (dataclasses.astuple(own) for own in parts)
+  rows, plan, tokens = (sum(own) for own in zip(*fields, strict=True))
   modulus = digests.MODULUS
   return certifying.Sums(rows, plan % modulus, tokens % modulus)
 

@@ -83,7 +83,7 @@ def segment(root, first, last, like):
   """Returns a segment of what the plan says of some steps."""
   pipe = pipeline.build(verify_run_test.data(root))
   sums = verifying.sums(pipe, range(first, last))
-  own = certificate.Segment(first, last, like["input"], *sums)
+  own = certificate.Segment(first, last, like["input"], sums)
   return own.record()
 
 
