@@ -62,6 +62,7 @@ _STALL_S = 0.05
 
 
 @schema.arguments(
+  sharding=schema.optional(process_input.SHARDING),
   operations=applying.TRANSFORMS,
   step=schema.WHOLE,
   allow_input_change=state_lib.CHANGES,

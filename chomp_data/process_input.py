@@ -42,11 +42,11 @@ def _sharding(value: Any) -> Any:
   return value
 
 
-_SHARDING = schema.Rule(
+SHARDING = schema.Rule(
   "a `jax.sharding.Sharding`, or a mapping of ranks or fields to such",
   _sharding,
 )
-_ALIVE = schema.either(_SHARDING, schema.sequence(schema.WHOLE))
+_ALIVE = schema.either(SHARDING, schema.sequence(schema.WHOLE))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,24 +43,12 @@ _T = TypeVar("_T")
 _numbers: dict[tuple[int, ...], "itertools.count[int]"] = {}
 
 
-def peers_of(sharding: Any) -> "Peers | None":
+def peers_of(sharding: placement.ShardingTree) -> "Peers | None":
   """Returns the processes of a sharding, or None where no other is concerned.
 
   Args:
     sharding: A `jax.sharding.Sharding`, or a mapping to some.
-
-  Raises:
-    ConfigError: If it is something else.
   """
-  for each in placement.shardings_of(sharding):
-    if not isinstance(each, jax.sharding.Sharding):
-      raise schema.ConfigError(
-        [
-          "`sharding` must be a jax.sharding.Sharding or a mapping to some, got"
-          f" a {type(each).__name__}. Pass for instance NamedSharding(mesh,"
-          " PartitionSpec('data'))."
-        ]
-      )
   processes = placement.processes_of(sharding)
   if len(processes) < 2 or jax.process_index() not in processes:
     return None
@@ -108,13 +96,9 @@ class Peers(watching.WatchedIterator):
       watch: Of this process.
       processes: Ascending, this one included.
     """
+    super().__init__(processes)
     self._watch = watch
     self._client: Any = watching.client()
-    self.processes = processes
-    self.ends: bool = True
-    self.grace_s: float = 0.0
-    self.cause: str | None = None
-    self.known: dict[int, float] = {}
     key = tuple(processes)
     self._number = next(_numbers.setdefault(key, itertools.count()))
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
@@ -201,10 +185,7 @@ class Peers(watching.WatchedIterator):
 
   def shared(self, kind: str, number: int) -> dict[int, Any]:
     """Returns what processes have told so far; see `share`."""
-    entries = self._client.key_value_dir_get(self._shared_key(kind, "", number))
-    return {
-      int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in entries
-    }
+    return watching.listing(self._client, self._shared_key(kind, "", number))
 
   def forget(self, kind: str, number: int) -> None:
     """Removes what all of them have told; see `share`."""
@@ -312,12 +293,9 @@ class Peers(watching.WatchedIterator):
     """
     began, pause = time.monotonic(), 0.02
     while True:
-      texts = self._client.key_value_dir_get(
-        self._key("entry", "", self._number)
+      entries = watching.listing(
+        self._client, self._key("entry", "", self._number)
       )
-      entries = {
-        int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in texts
-      }
       waited = time.monotonic() - began
       problems, ready, alone = [], True, False
       for process in self.processes:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -23,7 +24,6 @@ import sys
 import threading
 import time
 from typing import Any
-from typing import Protocol
 import weakref
 
 from absl import logging
@@ -62,7 +62,21 @@ def _distributed() -> Any:
   return getattr(module, "global_state", None)
 
 
-class WatchedIterator(Protocol):
+def listing(service: Any, directory: str) -> dict[int, Any]:
+  """Returns what processes have written to a directory, by process.
+
+  Args:
+    service: The client of JAX's coordination service.
+    directory: A prefix of keys, each of which ends with `/` and a process.
+  """
+  return {
+    int(key.rsplit("/", 1)[1]): json.loads(value)
+    for key, value in service.key_value_dir_get(directory)
+  }
+
+
+@dataclasses.dataclass(eq=False)
+class WatchedIterator:
   """An open iterator of a watched process.
 
   Attributes:
@@ -74,10 +88,10 @@ class WatchedIterator(Protocol):
   """
 
   processes: Sequence[int]
-  ends: bool
-  grace_s: float
-  cause: str | None
-  known: dict[int, float]
+  ends: bool = True
+  grace_s: float = 0.0
+  cause: str | None = None
+  known: dict[int, float] = dataclasses.field(default_factory=dict)
 
 
 class _PeerStatus:
@@ -232,10 +246,7 @@ class Watch:
       # Of these calls only this one ends where the service does not answer.
       self._client.blocking_key_value_get(key, int(BEAT_S * 1_000))
     self._client.key_value_set(key, json.dumps(self._record()), True)
-    return {
-      int(key.rsplit("/", 1)[1]): json.loads(value)
-      for key, value in self._client.key_value_dir_get(_DIRECTORY)
-    }
+    return listing(self._client, _DIRECTORY)
 
   def _run(self) -> None:
     try:

@@ -138,7 +138,20 @@ def test_dealing_rows_to_shards_changes_no_sum(kinds):
   assert any(np.diff(dealt.row_order(step)).min() < 0 for step in range(STEPS))
   wanted = verifying.sums(plain, range(STEPS))
   parts = handed_out(dealt, 0, 1, 1, range(STEPS))
-  assert added([(*own[:2], 0) for own in parts])[:2] == wanted[:2]
+  assert added([dataclasses.replace(own, tokens=0) for own in parts]) == (
+    dataclasses.replace(wanted, tokens=0)
+  )
+
+
+def test_sums_of_parts_are_taken_apart_again():
+  """Modulo 2**128; where a part has no tokens, nothing has."""
+  largest = digests.MODULUS - 1
+  one, other = certifying.Sums(3, largest, 5), certifying.Sums(4, 2, largest)
+  assert one + other == certifying.Sums(7, 1, 4)
+  assert one + other - other == one
+  assert certifying.Sums.zero(tokens=True) + one == one
+  for sums in (one + certifying.NO_ROWS, one - certifying.NO_ROWS):
+    assert sums == certifying.Sums(3, largest, None)
 
 
 # A field of spans, its number of values and its type.
