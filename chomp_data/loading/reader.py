@@ -7,6 +7,7 @@ and its workers with it.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import functools
 import multiprocessing
 import os
@@ -68,9 +69,8 @@ class Reader:
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._closing = False
     self._source: Any = None
-    # Processes of any reader's workers, and of this one's, by their number.
+    # Processes of any reader's workers, by pid.
     self._children: dict[Any, Any] = {}
-    self._workers: dict[int, Any] = {}
     self._ended: _End | None = None
     self._process = os.getpid()
     # Whether workers may still be starting.
@@ -119,10 +119,11 @@ class Reader:
           deadline = max(deadline, now + timeout_s)
         # What ends a worker's batches waits for its turn, however long those
         # of other workers take.
-        lost = self._num_lost() > (self._memory.ended() if self._memory else 0)
-        dead_since = (dead_since or now) if lost else None
+        lost = self._lost()
+        ended = self._memory.ended() if self._memory else 0
+        dead_since = (dead_since or now) if len(lost) > ended else None
         if dead_since and now - dead_since > DEAD_WORKER_GRACE_S:
-          raise self._died(step) from None
+          raise self._died(step, lost) from None
         if now >= deadline:
           raise InputError(
             f"no batch for step {step} within {timeout_s:g} s, nor a sign of"
@@ -135,9 +136,11 @@ class Reader:
         return item
       self._ended = item
     error = self._ended.error
-    if isinstance(error, workers.EndedError) and self._dead():
-      # Grain tells its code, and not which it was.
-      raise self._died(step) from None
+    if isinstance(error, workers.EndedError):
+      lost = self._lost()
+      if any(code is not None for code in lost.values()):
+        # Grain tells its code, and not which it was.
+        raise self._died(step, lost) from None
     if error is not None:
       raise error
     raise StopIteration
@@ -164,10 +167,10 @@ class Reader:
         self._ready.get_nowait()
       except queue.Empty:
         self._thread.join(timeout=_POLL_S)
-        if self._num_lost() and not self._closing:
+        if self._lost() and not self._closing:
           # Grain waits for ever for a worker that is gone; so would a join.
           break
-    for worker in self._known_workers():
+    for worker in filter(None, self._workers().values()):
       if not self._thread.is_alive():
         worker.join(timeout=_STOP_WORKER_S)
       if worker.is_alive():
@@ -209,61 +212,55 @@ class Reader:
   def _beats(self) -> int:
     return heartbeat.beats() if self._memory is None else self._memory.beats()
 
-  def _died(self, step: int) -> InputError:
-    """Returns the error of workers that have ended."""
-    dead = self._dead()
-    numbers = [worker.pid for worker in dead] or self._forgotten()
-    who = f"before step {step} loader worker {', '.join(map(str, numbers))}"
-    if not dead:
+  def _died(self, step: int, lost: Mapping[int, int | None]) -> InputError:
+    """Returns the error of workers that have ended, of `_lost`."""
+    codes = {pid: code for pid, code in lost.items() if code is not None}
+    pids = ", ".join(map(str, codes or lost))
+    who = f"before step {step} loader worker {pids}"
+    if not codes:
       return InputError(
         f"{who} has ended. See its log above; resume from a checkpoint."
       )
-    codes = [worker.exitcode or 0 for worker in dead]
-    return InputError(workers.died(who, codes))
+    return InputError(workers.died(who, list(codes.values())))
 
-  def _num_lost(self) -> int:
-    """Returns how many of this reader's processes have ended."""
-    return len(self._dead()) + len(self._forgotten())
+  def _lost(self) -> dict[int, int | None]:
+    """Returns the exit codes of this reader's workers that have ended, by pid.
 
-  def _forgotten(self) -> list[int]:
-    """Returns the numbers of processes that ended before they were listed here.
-
-    Python forgets those. One that has not said its number may still start,
-    which takes as long as its imports: it is not among them.
+    None is of one that ended before it was listed here: Python forgets those.
+    One that has not said its pid may still start, which takes as long as its
+    imports; one that ended before it said it may be this reader's.
     """
-    begun = [] if self._memory is None else self._memory.processes()
-    self._known_workers()
-    return [number for number in begun if number not in self._workers]
-
-  def _dead(self) -> list[Any]:
-    """Returns this reader's processes that have ended."""
-    dead = [worker for worker in self._known_workers() if not worker.is_alive()]
+    lost: dict[int, int | None] = {}
+    for pid, worker in self._workers().items():
+      if worker is None:
+        lost[pid] = None
+      elif not worker.is_alive():
+        lost[pid] = worker.exitcode
     absent = 0 if self._memory is None else self._memory.num_absent()
-    # One that ended before it said whose it is may be this reader's.
-    return (
-      dead
-      + [
-        child
-        for child in self._children.values()
-        if child not in _known and not child.is_alive()
-      ][:absent]
-    )
+    nobodys = [
+      child
+      for child in self._children.values()
+      if child not in _known and not child.is_alive()
+    ]
+    lost.update((child.pid, child.exitcode) for child in nobodys[:absent])
+    return lost
 
-  def _known_workers(self) -> list[Any]:
-    """Returns this reader's processes."""
+  def _workers(self) -> dict[int, Any]:
+    """Returns this reader's processes by pid, None of one that was forgotten.
+
+    They are those that have said their pid in the shared memory.
+    """
     if self._memory is None:
-      return []
+      return {}
     # Those that have ended are no longer listed: none is forgotten.
     self._children |= {
       child.pid: child
       for child in multiprocessing.active_children()
       if child.name.startswith(workers.NAME)
     }
-    for number in self._memory.processes():
-      if number in self._children:
-        self._workers[number] = self._children[number]
-        _known.add(self._children[number])
-    return list(self._workers.values())
+    begun = {pid: self._children.get(pid) for pid in self._memory.processes()}
+    _known.update(filter(None, begun.values()))
+    return begun
 
   def _put(self, item: Any) -> None:
     while not self._stopped.is_set():
