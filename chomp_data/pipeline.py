@@ -456,9 +456,11 @@ def batch_source(
   planning.expect_reading(plan, pipe.run_options)
   options = pipe.run_options.data
   shards = balance_lib.dealt_shards(options, pipe.buckets, local.shards)
+  if shards != local.shards:
+    local = dataclasses.replace(local, shards=shards)
   return batches.BatchSource(
     plan,
-    dataclasses.replace(local, shards=shards),
+    local,
     state.digest(fingerprint or pipe.fingerprint)[:16],
     group_steps,
     certificate=options.certificate,

@@ -234,8 +234,12 @@ class BatchSource:
     return f"{name}({self._fingerprint})"
 
   def __getstate__(self) -> dict[str, Any]:
-    # Grain sends it to workers, each of which makes it anew.
-    return {**self._arguments, "verbosity": logging.get_verbosity()}
+    # Grain sends it to workers, each of which makes it anew. Of most runs rows
+    # and steps of a group are unset: those are left out.
+    state = {**self._arguments, "verbosity": logging.get_verbosity()}
+    if self.local is plan_lib.ALL_ROWS:
+      del state["local"]
+    return {name: value for name, value in state.items() if value is not None}
 
   def __setstate__(self, state: dict[str, Any]) -> None:
     logging.set_verbosity(state.pop("verbosity"))
