@@ -48,13 +48,12 @@ class MappedArray(stored_array.StoredArray):
     self.max_open_shards = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
     self._advised = np.zeros(self._layout.num_chunks, bool)
-    # Values of 8 bytes are only 4-byte aligned: NumPy copies their words five
-    # times as fast as such values (0.3 ms of 65,536 instead of 1.6).
-    self._words_per_value = self._layout.numpy_dtype.itemsize // 4 or 1
-    self._word = np.dtype(
-      "<u4" if self._words_per_value == 2 else self._layout.numpy_dtype
-    )
-    # Where a chunk begins in its shard, in words; set as shards are opened.
+    # Bytes from one place of a shard to the next: values of 8 bytes begin at
+    # multiples of 4, for chunks are followed by a checksum of 4 bytes.
+    self._place_bytes = min(self._dtype.itemsize, array_layout.CRC_BYTES)
+    # Places from one value of a chunk to the next.
+    self._step = self._dtype.itemsize // self._place_bytes
+    # Where a chunk begins in its shard, in places; set as shards are opened.
     self._base = np.zeros(self._layout.num_chunks, np.int64)
     self._shards: dict[int, np.ndarray] = {}
     # Checked chunks of open shards in memory; 0 of others.
@@ -73,36 +72,23 @@ class MappedArray(stored_array.StoredArray):
     positions: np.ndarray,
   ) -> None:
     layout = self._layout
-    if self._words_per_value == 1:
-      with self._lock:  # So that no map is closed meanwhile.
-        num_pieces = span_reads.copy_compiled(
-          self._address, self._word.itemsize, layout.chunk, layout.size,
-          starts, lengths, out, positions,
-        )  # fmt: skip
-      if num_pieces is not None:
-        self._count(len(starts), num_pieces)
-        return
-    elif out.itemsize != self._dtype.itemsize or not out.flags.c_contiguous:
-      values = np.empty(int(lengths.sum()), self._dtype)
-      at = np.cumsum(lengths) - lengths
-      self.copy_spans(starts, lengths, values, at)
-      out[ragged.ranges(positions, lengths)] = values
+    if self._step > 1:  # No tokens: they are copied chunk by chunk.
+      super().copy_spans(starts, lengths, out, positions)
       return
-    else:
-      out = out.view(self._word)
-    words = self._words_per_value
-    span_reads.check_spans(
-      starts, lengths, layout.size, positions, len(out) // words
-    )
+    with self._lock:  # So that no map is closed meanwhile.
+      num_pieces = span_reads.copy_compiled(
+        self._address, self._dtype.itemsize, layout.chunk, layout.size,
+        starts, lengths, out, positions,
+      )  # fmt: skip
+    if num_pieces is not None:
+      self._count(len(starts), num_pieces)
+      return
+    span_reads.check_spans(starts, lengths, layout.size, positions, len(out))
     chunk, first, length, position = self._split(starts, lengths, positions)
     self._count(len(starts), len(chunk))
     self._verify(chunk)
-    pieces = (
-      chunk // layout.chunks_per_shard,
-      self._base[chunk] + words * first,
-      words * length,
-      words * position,
-    )
+    shard = chunk // layout.chunks_per_shard
+    pieces = shard, self._base[chunk] + first, length, position
     span_reads.copy_pieces(self._open_shards, pieces, out)
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
@@ -119,14 +105,10 @@ class MappedArray(stored_array.StoredArray):
     first = positions - chunk * size
     self._verify(chunk)
     shard = chunk // self._layout.chunks_per_shard
-    at = self._base[chunk] + self._words_per_value * first
+    at = self._base[chunk] + self._step * first
     out = np.empty(len(positions), self._dtype)
     for number, here in ragged.by_value(shard):
-      values = self._open_shard(number)
-      if self._words_per_value == 2:
-        # One begins at each word; they overlap.
-        values = np.ndarray(len(values) - 1, self._dtype, values, 0, (4,))
-      out[here] = values[at[here]]
+      out[here] = self._open_shard(number)[at[here]]
     return out
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
@@ -145,11 +127,8 @@ class MappedArray(stored_array.StoredArray):
 
   def _advise(self, chunk: int) -> None:
     """Asks the system to read a chunk soon."""
-    shard = chunk // self._layout.chunks_per_shard
-    self._open_shard(shard)
-    first = int(self._base[chunk])
-    words = self._layout.chunk_bytes // self._word.itemsize
-    file_maps.read_soon(self._shards[shard][first : first + words])
+    shard = self._open_shard(chunk // self._layout.chunks_per_shard)
+    file_maps.read_soon(shard[self._places(chunk)])
     self._advised[chunk] = True
 
   def _verify(self, chunks: np.ndarray) -> None:
@@ -169,35 +148,42 @@ class MappedArray(stored_array.StoredArray):
     """Returns a chunk's values, checked the first time."""
     with self._lock:
       shard = chunk // self._layout.chunks_per_shard
-      words = self._open_shard(shard)
-      first = int(self._base[chunk])
-      end = first + self._layout.chunk * self._words_per_value
-      data = words[first:end].view(self._layout.numpy_dtype)
+      shard_values = self._open_shard(shard)
+      places = self._places(chunk)
+      data = shard_values[places]
       if self._verified[chunk]:
         values = data[: self._layout.elements_of_chunk(chunk)]
       else:
-        stored = words[
-          end : end + array_layout.CRC_BYTES // self._word.itemsize
-        ]
+        after = array_layout.CRC_BYTES // self._place_bytes
+        stored = shard_values[places.stop : places.stop + after].tobytes()
+        stored = stored[: array_layout.CRC_BYTES]
         values = self.verify(chunk, data)
         self.counters.chunks_fetched += 1
         self.counters.bytes_fetched += data.nbytes
         expected = array_layout.crc_bytes(self.table.crc32c(chunk))
-        if stored.tobytes() != expected:
+        if stored != expected:
           raise self.damaged(
             shard,
             f"chunk {chunk} must be followed by crc32c {expected.hex()}, got"
-            f" {stored.tobytes().hex()}",
+            f" {stored.hex()}",
           )
         self._verified[chunk] = True
       self._address[chunk] = data.__array_interface__["data"][0]
       return values
 
+  def _places(self, chunk: int) -> slice:
+    """Returns where the values of a chunk are in its shard, which is open."""
+    first = int(self._base[chunk])
+    return slice(first, first + self._layout.chunk * self._step, self._step)
+
   def _open_shard(self, shard: int) -> np.ndarray:
-    """Returns a shard's words; maps it and checks its index at first."""
-    words = self._shards.get(shard)
-    if words is not None:
-      return words
+    """Returns the values that begin at each place of a shard.
+
+    It is mapped, and its index checked, at first.
+    """
+    values = self._shards.get(shard)
+    if values is not None:
+      return values
     with self._lock:
       if shard in self._shards:
         # Mapped again it would end the map that addresses are of.
@@ -227,15 +213,16 @@ class MappedArray(stored_array.StoredArray):
         ) from error
       if np.any(index[:, 1] != stride):
         raise self.damaged(shard, f"chunks must be of {stride} bytes")
-      self._base[chunks.start : chunks.stop] = (
-        index[:, 0] // self._word.itemsize
+      self._base[chunks.start : chunks.stop] = index[:, 0] // self._place_bytes
+      # Values of 8 bytes overlap, as one may begin at each place.
+      num_places = (len(data) - self._dtype.itemsize) // self._place_bytes + 1
+      values = np.ndarray(
+        num_places, self._dtype, data, 0, (self._place_bytes,)
       )
-      whole = len(data) // self._word.itemsize * self._word.itemsize
-      words = data[:whole].view(self._word)
       while len(self._shards) >= self.max_open_shards:
         self._close_shard(next(iter(self._shards)))
-      self._shards[shard] = words
-      return words
+      self._shards[shard] = values
+      return values
 
   def _close_shard(self, shard: int) -> None:
     # Views that another thread still holds keep the map alive.
