@@ -170,7 +170,7 @@ def test_a_whole_config_in_place_of_its_section_is_told(config):
 
 def test_what_is_no_sharding_is_told(config):
   mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
-  with pytest.raises(schema.ConfigError, match=r"Sharding .*, got a Mesh\."):
+  with pytest.raises(TypeError, match=r"`sharding` must be .*, got Mesh"):
     iterators.make_iterator(config, mesh)  # pyright: ignore
 
 
