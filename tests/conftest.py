@@ -6,6 +6,7 @@
 test-all` also runs each property (tests/laws.py) on more examples.
 """
 
+import gc
 import itertools
 import os
 import sysconfig
@@ -39,6 +40,12 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 # Tiny models take longer to optimise than to run: half of what compiling costs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+def pytest_collection_finish():
+  """What is imported and collected is not searched for garbage again."""
+  gc.collect()
+  gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

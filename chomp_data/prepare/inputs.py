@@ -150,11 +150,15 @@ def _saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
   Raises:
     PrepareError: If it holds splits, or what it says of its files is wrong.
   """
+  there = frozenset(names)
   try:
-    if saved_datasets.is_saved(folder, names) and _DATASET_INFO in names:
-      return saved_datasets.data_files(folder, names)
+    if saved_datasets.is_saved(folder, there) and _DATASET_INFO in there:
+      return saved_datasets.data_files(folder, there)
   except errors.StoreError as error:
-    raise errors.PrepareError(str(error)) from error
+    raise errors.PrepareError(
+      f"{error} To read only what is beside it, give the other directories as"
+      " --input."
+    ) from error
   return None
 
 

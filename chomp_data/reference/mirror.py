@@ -265,7 +265,10 @@ class Files:
     files = {}
     for path in self._directory.rglob("*"):
       name = path.relative_to(self._directory).as_posix()
-      if not name.startswith(self._apart) and path.is_file():
+      # A hidden file is one that was being written when a run was killed.
+      if name.startswith(self._apart) or path.name.startswith("."):
+        continue
+      if path.is_file():
         status = path.stat()
         files[name] = status.st_size, status.st_mtime_ns
     return files

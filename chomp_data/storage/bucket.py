@@ -210,10 +210,12 @@ class BucketStorage(storage.Storage):
       result, data = answer
       info = self._info(result.meta)
       if version not in (None, info.version, info.etag):
+        # Listings of GCS name ETags, which are in quotation marks.
+        is_etag = str(version).startswith('"')
         raise errors.StoreError(
           f"{self.url(name)} must be the object of version {version} that was"
-          f" opened, got {info.version}: it was replaced meanwhile. Put it"
-          " back, or start again."
+          f" opened, got {info.etag if is_etag else info.version}: it was"
+          " replaced meanwhile. Put it back, or start again."
         )
       if start >= 0 and stop is not None and info.size < stop:
         raise errors.StoreError(

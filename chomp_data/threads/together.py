@@ -64,6 +64,23 @@ def for_all(
   values: Iterable[_Value],
   at_once: int,
 ) -> None:
-  """Calls a function with each of many values, as `mapped`."""
-  for _ in mapped(function, values, at_once):
-    pass
+  """Calls a function with each of many values, as `mapped`, in any order.
+
+  A call that takes long delays no other one, and no error of another one.
+  """
+  values = iter(values)
+  with futures.ThreadPoolExecutor(at_once) as pool:
+    calls: set[futures.Future[object]] = set()
+    try:
+      while True:
+        for value in itertools.islice(values, _AHEAD * at_once - len(calls)):
+          calls.add(pool.submit(function, value))
+        if not calls:
+          return
+        done, calls = futures.wait(calls, return_when=futures.FIRST_COMPLETED)
+        for call in done:
+          call.result()
+          heartbeat.beat()
+    finally:
+      for call in calls:
+        call.cancel()

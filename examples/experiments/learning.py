@@ -155,7 +155,7 @@ def scaling(
     looks = run(make_store(directory, documents, count))
     last = looks[-1]
     at = [known_at(looks, i) for i in range(len(last))]
-    known = [look for look in at if look is not None]
+    known = [step for step in at if step is not None]
     lines.append(
       [
         f"{count}",

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from chomp_data.threads import background
 from chomp_data.threads import heartbeat
 from chomp_data.threads import together
 
@@ -54,3 +55,32 @@ def test_where_a_call_fails_those_that_did_not_begin_never_do():
 def test_one_value_takes_no_thread():
   (name,) = together.mapped(lambda i: threading.current_thread().name, [0], 8)
   assert name == threading.current_thread().name
+
+
+def test_a_call_that_takes_long_delays_no_other_and_no_error():
+  ended = threading.Event()
+  called = []
+
+  def call(i):
+    called.append(i)
+    if i == 0:
+      ended.wait(60)
+    elif i == 99:
+      ended.set()
+      raise OSError("gone")
+
+  with pytest.raises(OSError, match="gone"):
+    together.for_all(call, range(100), 2)
+  assert sorted(called) == list(range(100))
+
+
+def test_a_process_that_stops_calls_no_more(monkeypatch):
+  called = []
+
+  def stop():
+    raise background.Stopped
+
+  monkeypatch.setattr(heartbeat, "beat", stop)
+  with pytest.raises(background.Stopped):
+    together.for_all(called.append, range(1_000), 2)
+  assert len(called) <= 10
