@@ -61,12 +61,15 @@ _STORED_MESSAGES = 8
 _STALL_S = 0.05
 
 
-@schema.arguments(
+_checks_arguments = schema.arguments(
   sharding=schema.optional(process_input.SHARDING),
   operations=applying.TRANSFORMS,
   step=schema.WHOLE,
   allow_input_change=state_lib.CHANGES,
 )
+
+
+@_checks_arguments
 def make_iterator(
   data: Any,
   sharding: placement.ShardingTree | None = None,
@@ -102,6 +105,7 @@ def make_iterator(
   )
 
 
+@_checks_arguments
 def padded_iterator(
   data: Any,
   sharding: placement.ShardingTree | None = None,

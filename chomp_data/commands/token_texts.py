@@ -14,7 +14,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), REPLACEMENT)
 
 # No UTF-8 character has more bytes, and no token has less than one.
-_MOST_BYTES = 4
+MOST_JOINED = 4
 
 
 def num_joined(tokens: Any, decode: Callable[[Any], str]) -> int:
@@ -26,7 +26,7 @@ def num_joined(tokens: Any, decode: Callable[[Any], str]) -> int:
     tokens: A sequence or array of the first and those after it.
     decode: Returns the text of tokens, with U+FFFD for parts of characters.
   """
-  for count in range(1, min(_MOST_BYTES, len(tokens)) + 1):
+  for count in range(1, min(MOST_JOINED, len(tokens)) + 1):
     if REPLACEMENT not in decode(tokens[:count]):
       return count
   return 1

@@ -89,6 +89,10 @@ class PeerInputError(reader.InputError):
 class Peers(watching.WatchedIterator):
   """The processes that one iterator shares batches with."""
 
+  ends: bool
+  grace_s: float
+  cause: str | None
+
   def __init__(self, watch: watching.Watch, processes: Sequence[int]):
     """Takes the next number of these processes.
 

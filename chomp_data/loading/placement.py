@@ -288,12 +288,14 @@ class Placement:
     """
     placed = self._placed[bucket]
     num_rows, held = placed.num_rows, placed.rows
-    local, count = len(placed.run_rows), len(next(iter(batch.values())))
-    if count != local:
-      raise ValueError(
-        f"transforms of batches must keep the number of rows, got {count} of"
-        f" {local} rows of bucket {placed.bucket}. Change what rows hold only."
-      )
+    local = len(placed.run_rows)
+    for name, value in batch.items():
+      if (count := len(value)) != local:
+        raise ValueError(
+          f"transforms of batches must keep the number of rows, got {count} of"
+          f" {local} rows of {name!r} in bucket {placed.bucket}. Change what"
+          " rows hold only."
+        )
     padding = self._padding.get(bucket, {})
     fields = {
       name: _of_rows(_device_dtype(value), len(held), padding.get(name))

@@ -95,6 +95,8 @@ def whole(document: np.ndarray) -> Parts:
 class _SourceOrder:
   """Places are rows of a source, in its order."""
 
+  counts_any_places = False
+
   def __init__(self, plan: rows_plan.RowsPlan, source: str, parts: Parts):
     self._plan = plan
     self._name = source
@@ -106,6 +108,8 @@ class _SourceOrder:
     length = self._source.store.bounds(parts.document[cut])[1]
     are_whole = (parts.begin[cut] == 0) & (parts.end[cut] >= length)
     self._are_whole = bool(are_whole.all())
+    # From which data step on parts of these documents are removed.
+    self._cut_from = plan.tombstones.first_part(self._number, self._documents)
     self._planned = memo.Memo(_CACHED_SPANS)
 
   def place(self, data_step: int) -> int:
@@ -130,8 +134,9 @@ class _SourceOrder:
     """
     removed_from = self._plan.tombstones.first_step
     is_intact = removed_from is None or data_step < removed_from
+    is_cut = self._cut_from is not None and data_step >= self._cut_from
     # As many spans of a document may be of other tokens of it.
-    needed = ["spans" if self._are_whole else "cuts"]
+    needed = ["spans" if self._are_whole and not is_cut else "cuts"]
     if trained or not is_intact:
       needed.append("loss_tokens")
     units = phased_source.phase_at(self._source, epoch).repeating_units
@@ -232,6 +237,9 @@ class _SourceOrder:
 class _BucketOrder:
   """Places are batches, in the order that has those of a bucket."""
 
+  # `num_rows` is of places of many epochs as well as of one.
+  counts_any_places = True
+
   def __init__(
     self,
     plan: batches_plan.BatchesPlan,
@@ -244,6 +252,8 @@ class _BucketOrder:
     self._bucket = bucket
     self._samples = samples
     self._order, _ = plan.schedule.part_at(dataset, bucket, 0)
+    used, counts = self._order.used_samples, self._order.counts
+    self._is_complete = bool(used[bucket] == counts[bucket])
 
   def place(self, data_step: int) -> int:
     """Returns the first place of a data step."""
@@ -261,10 +271,7 @@ class _BucketOrder:
   def alike(self, epoch: int, data_step: int, trained: bool) -> tuple[int, int]:
     """Returns the range of epochs around one that hold the same samples."""
     del data_step, trained
-    used, counts = self._order.used_samples, self._order.counts
-    if used[self._bucket] == counts[self._bucket]:
-      return 0, WHOLE
-    return epoch, epoch + 1
+    return (0, WHOLE) if self._is_complete else (epoch, epoch + 1)
 
   def rows(self, epoch: int, low: int, high: int) -> Iterator[_Rows]:
     """Yields rows that hold a document, all at places low to high - 1."""
@@ -282,9 +289,24 @@ class _BucketOrder:
       yield samples, spans_lib.of_samples(numbers, self._dataset, row, len(row))
 
   def num_rows(self, epoch: int, low: int, high: int) -> int:
-    """Returns how many samples are at places low to high - 1."""
-    places = self.places(self._samples, epoch)
-    return int(np.count_nonzero((places >= low) & (places < high)))
+    """Returns how many samples are at places low to high - 1 of any epochs."""
+    num_batches, samples = self._order.num_batches, self._samples
+    epochs, count = np.arange(epoch, self.epoch(high - 1) + 1), 0
+    if self._is_complete:
+      # A whole epoch has each sample once.
+      begins = epochs * num_batches
+      is_whole = (begins >= low) & (begins + num_batches <= high)
+      count = len(samples) * int(np.count_nonzero(is_whole))
+      epochs = epochs[~is_whole]
+    at_once = max(1, BLOCK // len(samples))
+    for first in range(0, len(epochs), at_once):
+      background.check()
+      block = epochs[first : first + at_once]
+      _, places, _ = self._order.places_of(
+        self._bucket, np.tile(samples, len(block)), block.repeat(len(samples))
+      )
+      count += int(np.count_nonzero((places >= low) & (places < high)))
+    return count
 
   def cost(self, data_step: int) -> float:
     """Returns 0, because places follow from a few integers per epoch."""
@@ -390,7 +412,7 @@ class Occurrences:
     """
     exposures = np.zeros(self._size, np.int64)
     for order in self._orders:
-      for piece in self._pieces(order, first, last):
+      for piece in self._pieces(order, first, last, counted=True):
         times = piece.end - piece.epoch
         if piece.data_step < self._cut_from:
           num_rows = order.num_rows(*self._planned(order, piece))
@@ -504,12 +526,30 @@ class Occurrences:
     return piece.alike, order.start(piece.alike), order.start(piece.alike + 1)
 
   def _pieces(
-    self, order: _Order, first: int, last: int, trained: bool = False
+    self,
+    order: _Order,
+    first: int,
+    last: int,
+    trained: bool = False,
+    counted: bool = False,
   ) -> Iterator[_Piece]:
-    """Yields what steps first to last - 1 hold, ascending."""
+    """Yields what steps first to last - 1 hold, ascending.
+
+    Args:
+      order: Where places are.
+      first: The first step.
+      last: The step after the last one.
+      trained: Whether the tokens that are trained on are counted too.
+      counted: Whether rows are counted only: then a piece may be of the places
+        of many epochs.
+    """
     for data_step, end_step in _stretches(self._plan, first, last):
       low, high = order.place(data_step), order.place(end_step)
       if low >= high:
+        continue
+      if counted and order.counts_any_places and data_step < self._cut_from:
+        epoch = order.epoch(low)
+        yield _Piece(epoch, epoch + 1, epoch, low, high, False, data_step)
         continue
       last_epoch = order.epoch(high - 1)
       whole_end = last_epoch + (order.start(last_epoch + 1) <= high)

@@ -74,7 +74,7 @@ def _bucket_lines(plan: batches_plan.BatchesPlan) -> list[str]:
 
 
 def _stage_lines(plan: batches_plan.BatchesPlan) -> list[str]:
-  """Returns a line for each stage of a curriculum, with passes over buckets."""
+  """Returns a line for each stage of a curriculum, with epochs of buckets."""
   lines = []
   for begins, _, last, weights in _spans(plan):
     text = f"  {_stage_text(plan, begins, weights)}"

@@ -122,6 +122,23 @@ class Tombstones:
         all_removed = at
     return first_removed, all_removed
 
+  def first_part(self, source: int, documents: np.ndarray) -> int | None:
+    """Returns the first data step at which parts of documents are removed.
+
+    Args:
+      source: The number of the source.
+      documents: int64[N], their numbers.
+
+    Returns:
+      The data step; None if at most whole documents are removed.
+    """
+    for at, level in zip(self.steps, self._levels, strict=True):
+      if (
+        source in level and np.isin(level[source][0].document, documents).any()
+      ):
+        return at
+    return None
+
   @property
   def fingerprint_field(self) -> dict[str, Any]:
     """Digests of the files by first data step, as a field of a fingerprint."""

@@ -156,10 +156,25 @@ class Halved(grain.transforms.Map):
     return {name: value[::2] for name, value in element.items()}
 
 
+class OneRowMore(grain.transforms.Map):
+  """Adds a field of one row."""
+
+  def map(self, element):
+    return {**element, "extra": element["tokens"][:1]}
+
+
+def test_a_field_of_another_number_of_rows_is_an_error(data):
+  with (
+    iterators.make_iterator(data, operations=[OneRowMore()]) as iterator,
+    pytest.raises(ValueError, match="got 1 of 8 rows of 'extra' in bucket 32"),
+  ):
+    next(iterator)
+
+
 def test_a_transform_that_changes_the_number_of_rows_is_an_error(data):
   with (
     iterators.make_iterator(data, operations=[Halved()]) as iterator,
-    pytest.raises(ValueError, match="got 4 of 8 rows of bucket 32"),
+    pytest.raises(ValueError, match="got 4 of 8 rows of 'tokens' in bucket 32"),
   ):
     next(iterator)
 

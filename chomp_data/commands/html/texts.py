@@ -64,6 +64,7 @@ class Texts:
     for place, last in zip(places.tolist(), ends.tolist(), strict=True):
       if place < free:
         continue
+      last = min(last, place + token_texts.MOST_JOINED)
       key = tuple(tokens[place:last].tolist())
       count = token_texts.num_joined(key, self._text)
       if count > 1:
