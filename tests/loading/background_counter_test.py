@@ -204,9 +204,8 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(root, monkeypatch):
   assert {key: record.get(key) for key in want} == want
 
 
-@pytest.mark.parametrize(
-  "end", ["leave open", pytest.param("close", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["leave open", "close"])
 def test_no_thread_runs_when_the_interpreter_finalizes(root, end):
   """One that was inside TensorStore would abort the process."""
   program = textwrap.dedent("""

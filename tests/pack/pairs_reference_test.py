@@ -215,6 +215,7 @@ def padded_log_probs(logits, batch):
   return example.token_log_probs(logits, batch).sum(axis=1).reshape(-1, 2)
 
 
+@pytest.mark.slow
 def test_loss_and_gradient_are_those_of_padded_pairs(tmp_path, x64):
   """Of a transformer, over all batches of an epoch, in float64."""
   pairs = drawn(5, 30)
