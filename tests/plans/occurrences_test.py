@@ -5,12 +5,15 @@
 Parts of documents are located alike in dense and in sparse lists.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import chomp_data
 from chomp_data.audit import visits
 from chomp_data.plans import occurrences
+from chomp_data.splice import source as splice_source
 from chomp_data.testing import stores as testing_stores
 
 
@@ -107,5 +110,51 @@ def test_spans_of_removed_parts_are_counted_by_epoch(tmp_path, rows):
   expected = planned_exposures(pipe, 0, 90)
   assert visits.exposures(pipe, "text", 0, 90).tolist() == expected
   for document in range(5):
+    trail = visits.Visits(pipe, "text", document)
+    assert trail.count_before(90) == expected[document]
+
+
+@pytest.mark.parametrize("removed", [6, 12, 20])
+def test_spans_that_move_from_epoch_to_epoch_are_counted_by_epoch(
+  tmp_path, monkeypatch, removed
+):
+  """A source may repeat its numbers of spans, but not what they hold."""
+  plan = splice_source.SpliceSource.plan
+
+  def moved(self, rows):
+    spans = plan(self, rows)
+    epoch = self.epochs.locate(rows)[0][spans.row]
+    by = np.minimum(2 * (epoch % 4), spans.remaining)
+    return dataclasses.replace(
+      spans,
+      start=spans.start + by,
+      offset=spans.offset + by,
+      remaining=spans.remaining - by,
+    )
+
+  monkeypatch.setattr(splice_source.SpliceSource, "plan", moved)
+  store = testing_stores.make_store(
+    tmp_path / "text", [np.arange(n) % 50 for n in (30, 17, 25)]
+  )
+  rows = {"kind": "splice", "content_length": 6, "epoch_length": 9}
+  lines = tmp_path / "removed.jsonl"
+  lines.write_text(
+    f'{{"source": "text", "document": 0, "start": {removed}, "length": 1}}\n'
+  )
+  pipe = chomp_data.build(
+    {
+      "seq_len": 16,
+      "global_batch_size": 3,
+      "epochs": None,
+      "tombstones": ((5, str(lines)),),
+      "sources": {
+        "text": {
+          "store": str(store.path), "rows": rows, "shuffle": {"kind": "full"}
+        }
+      },
+    }
+  )  # fmt: skip
+  expected = planned_exposures(pipe, 0, 90)
+  for document in range(3):
     trail = visits.Visits(pipe, "text", document)
     assert trail.count_before(90) == expected[document]
