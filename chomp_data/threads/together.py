@@ -69,6 +69,13 @@ def for_all(
   A call that takes long delays no other one, and no error of another one.
   """
   values = iter(values)
+  ahead = list(itertools.islice(values, 2))
+  if len(ahead) < 2:
+    for value in ahead:
+      function(value)
+      heartbeat.beat()
+    return
+  values = itertools.chain(ahead, values)
   with futures.ThreadPoolExecutor(at_once) as pool:
     calls: set[futures.Future[object]] = set()
     try:

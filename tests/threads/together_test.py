@@ -55,6 +55,11 @@ def test_where_a_call_fails_those_that_did_not_begin_never_do():
 def test_one_value_takes_no_thread():
   (name,) = together.mapped(lambda i: threading.current_thread().name, [0], 8)
   assert name == threading.current_thread().name
+  names = []
+  together.for_all(
+    lambda i: names.append(threading.current_thread().name), [0], 8
+  )
+  assert names == [name]
 
 
 def test_a_call_that_takes_long_delays_no_other_and_no_error():
