@@ -384,13 +384,13 @@ class Occurrences:
     self._size = len(parts.document)
     self._store = plan.sources[source].store if source in plan.sources else None
     self._orders = list(_orders(plan, source, parts))
-    # From which data step on rows of a single document may hold other spans of
-    # it than they plan; 0 for several documents and for parts of them.
-    self._cut_from = 0
+    # Before which data step rows of a single document hold the spans that they
+    # plan; 0 for several documents and for parts of them.
+    self._as_planned_until = 0
     if self._size == 1 and parts.end[0] == WHOLE:
       number = plan.source_names.index(source)
-      cut_from, _ = plan.tombstones.times(number, int(parts.document[0]))
-      self._cut_from = WHOLE if cut_from is None else cut_from
+      touched_from, _ = plan.tombstones.times(number, int(parts.document[0]))
+      self._as_planned_until = WHOLE if touched_from is None else touched_from
 
   def cost(self, step: int) -> float:
     """Returns about how many seconds `exposures` before a step takes.
@@ -414,7 +414,7 @@ class Occurrences:
     for order in self._orders:
       for piece in self._pieces(order, first, last, counted=True):
         times = piece.end - piece.epoch
-        if piece.data_step < self._cut_from:
+        if piece.data_step < self._as_planned_until:
           num_rows = order.num_rows(*self._planned(order, piece))
           if num_rows is not None:
             exposures += times * num_rows
@@ -547,7 +547,11 @@ class Occurrences:
       low, high = order.place(data_step), order.place(end_step)
       if low >= high:
         continue
-      if counted and order.counts_any_places and data_step < self._cut_from:
+      if (
+        counted
+        and order.counts_any_places
+        and data_step < self._as_planned_until
+      ):
         epoch = order.epoch(low)
         yield _Piece(epoch, epoch + 1, epoch, low, high, False, data_step)
         continue
