@@ -170,7 +170,8 @@ def test_planning_keeps_little(tmp_path):
     "bin exact, block",
   ]  # fmt: skip
   assert [line["sources"] for line in mixes] == ["3", "8"] * 2
-  assert all(number(line["resident B/document"]) < 2 for line in packed)
+  held = [number(line["resident B/document"]) for line in packed]
+  assert max(held) < 0.5, held
 
 
 def test_buckets_compare_with_plain_loops(tmp_path):

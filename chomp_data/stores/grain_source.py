@@ -16,6 +16,7 @@ import dataclasses
 import hashlib
 import os
 import sys
+import threading
 from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
@@ -149,23 +150,29 @@ class _Unpicklable:
     )
 
 
+# What cloudpickle pickles by value is a setting of the process. A source may
+# itself hold another one.
+_PICKLE_SETTING = threading.RLock()
+
+
 def _pickled(source: Any) -> bytes | _Unpicklable:
-  """Returns a source for other processes."""
+  """Returns a source for other processes; one thread at a time."""
   import cloudpickle
 
-  # Workers cannot import a config file by the name that it was loaded as.
-  known = cloudpickle.list_registry_pickle_by_value()
-  modules = [m for n, m in [*sys.modules.items()] if n not in known]
-  by_value = [module for module in modules if _is_config_file(module)]
-  for module in by_value:
-    cloudpickle.register_pickle_by_value(module)
-  try:
-    return cloudpickle.dumps(source)
-  except Exception as error:
-    return _Unpicklable(f"{type(source).__name__}: {error!r}")
-  finally:
+  with _PICKLE_SETTING:
+    # Workers cannot import a config file by the name that it was loaded as.
+    known = cloudpickle.list_registry_pickle_by_value()
+    modules = [m for n, m in [*sys.modules.items()] if n not in known]
+    by_value = [module for module in modules if _is_config_file(module)]
     for module in by_value:
-      cloudpickle.unregister_pickle_by_value(module)
+      cloudpickle.register_pickle_by_value(module)
+    try:
+      return cloudpickle.dumps(source)
+    except Exception as error:
+      return _Unpicklable(f"{type(source).__name__}: {error!r}")
+    finally:
+      for module in by_value:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def _is_config_file(module: Any) -> bool:

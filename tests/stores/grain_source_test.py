@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Grain source as a store: the batches of a store of the same documents."""
 
+from concurrent import futures
 import logging
 import pathlib
 import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import grain
 import numpy as np
@@ -254,6 +256,22 @@ def test_workers_read_a_source_that_a_config_file_defines(
     for step, batch in enumerate(iterator):
       assert measuring.digest(batch) == measuring.digest(alone.batch(step))
   assert step == alone.num_steps - 1
+
+
+def test_threads_that_pickle_at_once_each_send_a_config_file_whole(tmp_path):
+  """What is pickled by value is a setting of the process, not of a thread."""
+  slow = "  def __getstate__(self):\n    time.sleep(0.2)\n    return {}\n\n"
+  slow = _CONFIG.replace("  def __len__", f"{slow}  def __len__")
+  (tmp_path / "slow.py").write_text(f"import time\n{slow}")
+  config = chomp_data.load_config(str(tmp_path / "slow.py"))
+  store = config.data.sources.text.store
+  with futures.ThreadPoolExecutor(3) as pool:
+    sent = []
+    for _ in range(3):
+      sent.append(pool.submit(pickle.dumps, store))
+      time.sleep(0.05)
+  # The function that reads an element, and not only the name of its module.
+  assert [b"shifted" in pickled.result() for pickled in sent] == [True] * 3
 
 
 class Locked(Source):
