@@ -308,7 +308,7 @@ def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path):
   assert len(pids) == 2
   main.kill()
   main.wait()
-  deadline = time.monotonic() + 5
+  deadline = time.monotonic() + 30
   while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
     time.sleep(0.05)
   assert not [pid for pid in pids if is_running(pid)]

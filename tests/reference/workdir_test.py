@@ -266,7 +266,7 @@ class Unanswered:
   """A coordination service that process 0 has told nothing."""
 
   def blocking_key_value_get(self, key, timeout_ms):
-    time.sleep(min(timeout_ms / 1_000, 6))
+    time.sleep(min(timeout_ms / 1_000, 60))
     raise TimeoutError(key)
 
 
@@ -279,7 +279,7 @@ def test_a_first_process_that_died_is_told_soon(monkeypatch):
   began = time.monotonic()
   with pytest.raises(errors.InputError, match="process 0 died"):
     workdir.from_first_process(dict)
-  assert time.monotonic() - began < 5
+  assert time.monotonic() - began < 30
 
 
 def test_a_first_process_that_lives_is_waited_for(monkeypatch):

@@ -280,7 +280,7 @@ def test_what_may_not_be_read_is_said_at_once(bucket, name, status, tmp_path):
   assert bucket.root in str(caught.value)
   said = {403: "credentials", 404: "matches none|exists"}[status]
   assert caught.match(said)
-  assert time.monotonic() - began < 5.0
+  assert time.monotonic() - began < 20.0
 
 
 def test_damage_is_left_out_and_counted(gs_bucket, tmp_path):

@@ -134,7 +134,7 @@ def test_a_missing_permission_is_said_within_seconds(bucket, status):
   for ask in (lambda: place.get("a"), lambda: place.put("a", b"1")):
     with pytest.raises(errors.StoreError, match="credentials"):
       ask()
-  assert time.monotonic() - began < 5.0
+  assert time.monotonic() - began < 20.0
   assert len(bucket.requests) == 2
 
 
@@ -163,13 +163,13 @@ def test_a_slow_answer_is_asked_for_twice(bucket, monkeypatch):
   place = opening.open_storage(bucket.root)
   place.put("a", b"1")
   bucket.clear()
-  bucket.delay_s = lambda request: 3.0 if request.number == 0 else 0.0
+  bucket.delay_s = lambda request: 20.0 if request.number == 0 else 0.0
   before = requests.counts.hedged
   monkeypatch.setattr(requests, "FIRST_HEDGE_S", 0.3)
   monkeypatch.setattr(requests, "LEAST_HEDGE_S", 0.3)
   began = time.monotonic()
   assert place.get("a") == b"1"
-  assert time.monotonic() - began < 2.5
+  assert time.monotonic() - began < 15.0
   assert requests.counts.hedged - before == 1
   assert len(bucket.requests) == 2
 
