@@ -314,14 +314,18 @@ def _in_bucket(
 ) -> dict[str, Any] | None:
   """Returns the record of a checkpoint's state; None: it has none."""
   prefix = f"{folder}/" if folder else ""
-  for name in names:
-    if name.startswith(prefix) and name.rpartition("/")[2] == _FILE:
-      checkpoint = name.rpartition("/")[0].rpartition("/")[0]
-      is_orbax = paths.join(checkpoint, METADATA) in names
-      record = state_in_bucket(url, name)
-      where = paths.join(url, name)
-      return _checked(record, str(step) if is_orbax else None, where)
-  return None
+  # Of the item, or of an item in an attempt at the checkpoint; other files of
+  # that name may be deeper.
+  state = re.compile(rf"{re.escape(prefix)}([^/]+/){{0,2}}{re.escape(_FILE)}")
+  states = filter(state.fullmatch, names)
+  name = min(states, key=lambda name: name.count("/"), default=None)
+  if name is None:
+    return None
+  item = name.rpartition("/")[0]
+  is_orbax = paths.join(item.rpartition("/")[0], METADATA) in names
+  record = state_in_bucket(url, name)
+  where = paths.join(url, name)
+  return _checked(record, str(step) if is_orbax else None, where)
 
 
 @functools.lru_cache(maxsize=1)

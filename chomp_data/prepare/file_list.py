@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import json
 from typing import Any
 
+from chomp_data import errors
 from chomp_data.prepare.reading import base
 
-_SEPARATOR = b"\0"  # In no name of a file, and sorts before all else.
+_SEPARATOR = "\0"  # In no name of a file, and sorts before all else.
 
 
 def pack(*fields: str) -> bytes:
@@ -18,16 +19,24 @@ def pack(*fields: str) -> bytes:
 
   Args:
     *fields: Texts without NUL.
+
+  Raises:
+    PrepareError: If there is NUL in one, as in the name of an object.
   """
+  row = _SEPARATOR.join(fields)
+  if row.count(_SEPARATOR) >= len(fields):
+    name = next(field for field in fields if _SEPARATOR in field)
+    raise errors.PrepareError(
+      f"`--input` must hold objects without NUL in their names, got {name!r}."
+      " Rename the object, or name only others by globs."
+    )
   # Paths that are no UTF-8 hold surrogates.
-  return _SEPARATOR.join(
-    field.encode("utf-8", "surrogatepass") for field in fields
-  )
+  return row.encode("utf-8", "surrogatepass")
 
 
 def unpack(row: bytes) -> list[str]:
   """Returns what `pack` packed."""
-  return row.decode("utf-8", "surrogatepass").split("\0")
+  return row.decode("utf-8", "surrogatepass").split(_SEPARATOR)
 
 
 def pack_file(file: base.InputFile) -> bytes:

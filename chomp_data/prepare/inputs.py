@@ -9,6 +9,7 @@ the order of documents is a function of the files alone.
 """
 
 import array
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import fnmatch
@@ -23,6 +24,7 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import scratch
 from chomp_data.prepare.reading import base
 from chomp_data.storage import opening
+from chomp_data.storage import paths
 from chomp_data.storage import storage
 from chomp_data.stores.samples import saved_datasets
 
@@ -58,9 +60,10 @@ def discover(
   for number, pattern in enumerate(patterns):
     matches = 0
     is_remote = opening.open_object(pattern)[0].is_remote
-    for path, name, info in (_objects if is_remote else _local_files)(pattern):
+    files_of = _objects if is_remote else _local_files
+    for path, name, info in files_of(pattern, excludes):
       matches += 1
-      if _is_skipped(path, name, excludes, skip):
+      if _is_excluded(path, name, excludes) or _is_skipped(path, skip):
         continue
       if info is not None:
         real_path, (size, version) = path, info
@@ -114,11 +117,11 @@ _Info = tuple[int, int | str | None]
 _Match = tuple[str, str, _Info | None]
 
 
-def _local_files(pattern: str) -> Iterator[_Match]:
-  """Yields the files that a pattern matches."""
+def _local_files(pattern: str, excludes: Sequence[str]) -> Iterator[_Match]:
+  """Yields the files that a pattern matches, also those that are excluded."""
   root, matches = pattern, []
   if os.path.isdir(pattern):
-    matches = _files_below(pattern)
+    matches = _files_below(pattern, excludes)
   elif os.path.isfile(pattern):
     root, matches = os.path.dirname(pattern), [pattern]
   elif glob.has_magic(pattern):
@@ -126,44 +129,64 @@ def _local_files(pattern: str) -> Iterator[_Match]:
       root = os.path.dirname(root)
     matches = filter(_is_input, glob.iglob(pattern, recursive=True))
   for match in matches:
-    path = os.path.abspath(match)
-    name = os.path.relpath(path, root or ".").replace(os.sep, "/")
-    # Bytes that are no UTF-8 are written as \xNN.
-    name = os.fsencode(name).decode("utf-8", "backslashreplace")
-    yield path, name, None
+    yield *_path_and_name(match, root), None
 
 
-def _files_below(directory: str) -> Iterator[str]:
+def _path_and_name(match: str, root: str) -> tuple[str, str]:
+  """Returns the absolute path of a file, and its path below a directory."""
+  path = os.path.abspath(match)
+  name = os.path.relpath(path, root or ".").replace(os.sep, "/")
+  # Bytes that are no UTF-8 are written as \xNN.
+  return path, os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _files_below(directory: str, excludes: Sequence[str]) -> Iterator[str]:
   """Yields the files of a directory that is read whole."""
+
+  def is_excluded(path: str) -> bool:
+    return _is_excluded(*_path_and_name(path, directory), excludes)
+
   for folder, folders, names in os.walk(directory, onerror=_unreadable):
     folders[:] = sorted(f for f in folders if not _is_left_out(f))
     # Of a saved dataset, only the files that it lists.
-    for name in _saved_files(folder, names) or sorted(names):
+    saved = _saved_files(folder, names, is_excluded)
+    for name in saved or sorted(names):
       path = os.path.join(folder, name)
       if not name.startswith(".") and _is_input(path):
         yield path
 
 
-def _saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
+def _saved_files(
+  folder: str, names: Sequence[str], is_excluded: Callable[[str], bool]
+) -> list[str] | None:
   """Returns the files that a saved dataset lists; None of other directories.
 
+  Args:
+    folder: The directory's path or URL.
+    names: Of its files.
+    is_excluded: Whether the file at a path or URL is.
+
   Raises:
-    PrepareError: If it holds splits, or what it says of its files is wrong.
+    PrepareError: If it holds splits, or what it says of its files is wrong;
+      not where all files are excluded.
   """
   there = frozenset(names)
   try:
     if saved_datasets.is_saved(folder, there) and _DATASET_INFO in there:
       return saved_datasets.data_files(folder, there)
   except errors.StoreError as error:
-    raise errors.PrepareError(
-      f"{error} To read only what is beside it, give the other directories as"
-      " --input."
-    ) from error
+    read_names = (name for name in names if not name.startswith("."))
+    if not all(is_excluded(paths.join(folder, name)) for name in read_names):
+      where = folder if paths.is_url(folder) else os.path.abspath(folder)
+      raise errors.PrepareError(
+        f"{error} To read only what is beside it, leave it out:"
+        f" --exclude='{glob.escape(where)}/*'."
+      ) from error
   return None
 
 
-def _objects(url: str) -> Iterator[_Match]:
-  """Yields the objects that a URL matches."""
+def _objects(url: str, excludes: Sequence[str]) -> Iterator[_Match]:
+  """Yields the objects that a URL matches, also those that are excluded."""
   parts = url.split("/")
   count = next((i for i, p in enumerate(parts) if glob.has_magic(p)), None)
   if count is not None and count < 3:
@@ -187,7 +210,7 @@ def _objects(url: str) -> Iterator[_Match]:
     for info in listing
   ]
   if objects:
-    for name, info in _objects_below(root, objects):
+    for name, info in _objects_below(root, objects, excludes):
       yield root.url(name), name, info
     return
   bucket, name = opening.open_object(url)
@@ -196,13 +219,14 @@ def _objects(url: str) -> Iterator[_Match]:
 
 
 def _objects_below(
-  root: storage.Storage, objects: list[bytes]
+  root: storage.Storage, objects: list[bytes], excludes: Sequence[str]
 ) -> Iterator[tuple[str, _Info]]:
   """Yields those objects of a directory that are read if it is read whole.
 
   Args:
     root: The directory.
     objects: Packed name, size and ETag of each; the list is emptied meanwhile.
+    excludes: Patterns of names or whole URLs.
   """
   # Of directories that may be saved datasets, the names of files.
   inside: dict[str, list[str]] = {}
@@ -215,10 +239,13 @@ def _objects_below(
     if folder in inside:
       inside[folder].append(last)
 
+  def is_excluded(url: str) -> bool:
+    return _is_excluded(url, url.removeprefix(root.url("")), excludes)
+
   def files_of(folder: str) -> list[str]:
     where = root.url(folder) if folder else root.path
     names = inside[folder]
-    return _saved_files(where, names) or names
+    return _saved_files(where, names, is_excluded) or names
 
   inside = dict(
     zip(inside, scratch.mapped(files_of, list(inside)), strict=True)
@@ -300,10 +327,12 @@ def expand_globs(patterns: Sequence[str], names: Sequence[str]) -> bool:
   return is_same and expand_globs(patterns[1:], names[1:])
 
 
-def _is_skipped(
-  path: str, name: str, excludes: Sequence[str], skip: Sequence[str]
-) -> bool:
+def _is_excluded(path: str, name: str, excludes: Sequence[str]) -> bool:
   return any(
     fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern)
     for pattern in excludes
-  ) or any(path == one or path.startswith(one + os.sep) for one in skip)
+  )
+
+
+def _is_skipped(path: str, skip: Sequence[str]) -> bool:
+  return any(path == one or path.startswith(one + os.sep) for one in skip)

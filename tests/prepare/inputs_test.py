@@ -4,12 +4,15 @@
 
 import json
 import os
+import re
 
 import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare.reading import base
+from chomp_data.storage import bucket
+from chomp_data.storage import storage
 
 
 @pytest.fixture
@@ -153,3 +156,42 @@ def test_a_saved_dataset_that_is_a_selection_is_refused(tmp_path):
   (tmp_path / "state.json").write_text(json.dumps(state))
   (file,) = inputs.discover([str(tmp_path)], [])
   assert file.name == "a.arrow"
+
+
+@pytest.mark.parametrize("state", ["{", '{"_data_files": []}', None])
+def test_a_damaged_saved_dataset_is_left_out_as_its_error_says(tmp_path, state):
+  for name in ("in/a.txt", "in/b [1]/x.arrow", "in/b [1]/.hidden"):
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("text")
+  (tmp_path / "in" / "b [1]" / "dataset_info.json").write_text("{}")
+  name = "dataset_dict.json" if state is None else "state.json"
+  (tmp_path / "in" / "b [1]" / name).write_text(state or "{}")
+  root = str(tmp_path / "in")
+  with pytest.raises(errors.PrepareError, match="--exclude") as caught:
+    inputs.discover([root], [])
+  (pattern,) = re.findall(r"--exclude='(.*)'", str(caught.value))
+  for exclude in (pattern, "b ?1]/*"):
+    assert names(inputs.discover([root], [exclude])) == ["a.txt"]
+  # What is left is not read as if it were no dataset.
+  with pytest.raises(errors.PrepareError, match="--exclude"):
+    inputs.discover([root], ["b*.json"])
+
+
+def test_an_object_with_nul_in_its_name_is_named(monkeypatch):
+  names_there = ["a.txt", "b\0.txt", "c.md"]
+
+  def listed(self):
+    for name in names_there:
+      yield storage.ObjectInfo(name, 1, None, "etag")
+
+  monkeypatch.setattr(bucket.BucketStorage, "list", listed)
+  for url in ("s3://bucket", "s3://bucket/*.txt"):
+    with pytest.raises(
+      errors.PrepareError, match=r"b\\x00\.txt'\. Rename the object"
+    ):
+      inputs.discover([url], [])
+  assert names(inputs.discover(["s3://bucket/*.md"], [])) == ["c.md"]
+  assert names(inputs.discover(["s3://bucket/**"], ["*\0*"])) == [
+    "a.txt", "c.md",
+  ]  # fmt: skip

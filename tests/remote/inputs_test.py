@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import time
 
 import pytest
@@ -179,6 +180,17 @@ def test_directories_globs_and_exclusions_find_what_they_do_locally(
     assert all(own.path.startswith(bucket.root) for own in found)
   with pytest.raises(errors.PrepareError, match=r"/nix', which matches none"):
     inputs.discover([f"{bucket.root}/nix"], [])
+  place = opening.open_storage(f"{bucket.root}/d/saved")
+  for name in ("state.json", "dataset_info.json", "x.arrow"):
+    place.put(name, b"damaged")
+  exclude = f"{bucket.root}/d/saved/*"
+  with pytest.raises(errors.PrepareError, match=re.escape(exclude)):
+    inputs.discover([f"{bucket.root}/d"], [])
+  for own in (exclude, "saved/*"):
+    found = inputs.discover([f"{bucket.root}/d"], [own])
+    assert [file.name for file in found] == [
+      file.name for file in inputs.discover([f"{tmp_path}/d"], [])
+    ]
 
 
 SIZES = [1, 100, 2**16, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20, 9_000_001]

@@ -258,6 +258,22 @@ def test_the_state_of_one_checkpoint_is_read_at_its_url(s3_bucket):
       saved_states.find(where)
 
 
+def test_files_below_an_item_are_no_states_of_a_checkpoint(s3_bucket):
+  url = f"{s3_bucket.root}/run/checkpoints/12"
+  place = opening.open_storage(url)
+  place.put("complete.json", b"{}")
+  place.put("a/assets/data/input.json", b"of another program")
+  for where in (url, f"{s3_bucket.root}/run"):
+    assert saved_states.find(where) is None
+  place.put("a/input/input.json", state_lib.encode(12, {}, {}))
+  place.put("a/input/data/input.json", b"of another program")
+  for where in (url, f"{url}/a/input", f"{s3_bucket.root}/run"):
+    saved_states.state_in_bucket.cache_clear()
+    record = saved_states.find(where)
+    assert record is not None
+    assert record["step"] == 12
+
+
 def test_other_files_are_sent_as_they_change_and_go_as_they_go(
   bucket, tmp_path
 ):
