@@ -508,7 +508,7 @@ def build(data: Any) -> Pipeline:
   for line in unset.lines(run.sources, pipe.sources):
     logging.warning("%s", line)
   for line in unset.lookahead_lines(
-    getattr(run.data, "lookahead", False), pipe.sources
+    getattr(run.data, "lookahead", False), run.sources
   ):
     logging.warning("%s", line)
   return pipe

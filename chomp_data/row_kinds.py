@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of rows, `sources.<name>.rows.kind`: one entry each.
 
-A kind is a dataclass of options and the source that is made from them. To add
-one, write both and an entry in `ROW_KINDS`.
+A kind is a dataclass of options, the source that is made from them, and what
+other parts of a run need to know of it. To add one, write both and an entry in
+`ROW_KINDS`; nothing else names a kind.
 """
 
 from collections.abc import Callable
@@ -30,28 +31,48 @@ class RowKind:
     source: Makes the source: (store, options, *, seq_len, seed, name, path).
     has_blocks: Whether its rows form blocks (packing windows) that a block
       shuffle permutes.
+    each_token_once: Whether an epoch is one pass over the tokens of a store, as
+      `start_after` and `simulated_epochs` require.
+    ends_row: Whether the last column of a row is never trained on, so that
+      `lookahead` has no effect.
   """
 
   options: type
   source: Callable[..., row_source.RowSource]
   has_blocks: bool = False
+  each_token_once: bool = False
+  ends_row: bool = False
+
+  @property
+  def adds_eos(self) -> bool:
+    """Whether it can put an EOS between the documents of a row."""
+    return "add_eos" in schema.options_of(self.options)
 
 
 ROW_KINDS: dict[str, RowKind] = {
-  "splice": RowKind(splice_options.SpliceOptions, splice_source.SpliceSource),
+  "splice": RowKind(
+    splice_options.SpliceOptions, splice_source.SpliceSource, ends_row=True
+  ),
   "multi_splice": RowKind(
-    splice_options.MultiSpliceOptions, splice_source.SpliceSource
+    splice_options.MultiSpliceOptions, splice_source.SpliceSource, ends_row=True
   ),
-  "windows": RowKind(splice_options.WindowOptions, splice_source.SpliceSource),
+  "windows": RowKind(
+    splice_options.WindowOptions, splice_source.SpliceSource, ends_row=True
+  ),
   "sequential": RowKind(
-    packing_options.SequentialOptions, sequential.SequentialSource
+    packing_options.SequentialOptions,
+    sequential.SequentialSource,
+    each_token_once=True,
   ),
-  "bin": RowKind(packing_options.BinOptions, bins.BinSource, has_blocks=True),
+  "bin": RowKind(
+    packing_options.BinOptions,
+    bins.BinSource,
+    has_blocks=True,
+    each_token_once=True,
+  ),
 }
 
 
-# Kinds whose rows have every token once per epoch.
-PACKED = ("sequential", "bin")
 # The kind of a section `rows` without `kind`.
 DEFAULT_KIND = "sequential"
 
@@ -83,11 +104,15 @@ def section(values: Any, seq_len: int | None) -> schema.Section:
   return dataclasses.replace(declared, check=check, fix="Give it `kind`.")
 
 
-def has_blocks(cls: type | None) -> bool:
-  """Returns whether rows of an options dataclass form blocks."""
-  return any(
-    kind.has_blocks for kind in ROW_KINDS.values() if cls is kind.options
-  )
+def of(cls: type | None) -> RowKind | None:
+  """Returns the kind of an options dataclass, or None if it is of none."""
+  kinds = [kind for kind in ROW_KINDS.values() if kind.options is cls]
+  return kinds[0] if kinds else None
+
+
+def passes_over_tokens() -> list[str]:
+  """Returns the kinds whose epochs have every token once."""
+  return [name for name, kind in ROW_KINDS.items() if kind.each_token_once]
 
 
 def make(
@@ -103,7 +128,7 @@ def make(
   Raises:
     ConfigError: If options do not fit the store.
   """
-  for kind in ROW_KINDS.values():
-    if type(options) is kind.options:
-      return kind.source(store, options, **named)
-  raise TypeError(f"`options` must be of a kind of rows, got {options!r}.")
+  kind = of(type(options))
+  if kind is None:
+    raise TypeError(f"`options` must be of a kind of rows, got {options!r}.")
+  return kind.source(store, options, **named)

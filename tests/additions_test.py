@@ -149,6 +149,23 @@ def test_a_row_kind_is_a_class_and_an_entry(head, store):
   assert len(splice_source.validation_of(pipe.sources["a"]))
 
 
+def test_what_a_run_asks_of_a_kind_is_in_its_entry(
+  head, store, monkeypatch, caplog
+):
+  simulated = {"simulated_epochs": {"target_tokens": 200, "run_tokens": 100}}
+  config = data(store, {"kind": "head"}, epochs=None, lookahead=True)
+  with pytest.raises(schema.ConfigError, match=r"'sequential' or 'bin' with"):
+    pipeline.build({**config, **simulated})
+  pipeline.build(config)
+  assert "`config.data.lookahead` has no effect" not in caplog.text
+  entry = row_kinds.RowKind(
+    HeadOptions, HeadSource, each_token_once=True, ends_row=True
+  )
+  monkeypatch.setitem(row_kinds.ROW_KINDS, "head", entry)
+  pipeline.build({**config, **simulated})
+  assert "`config.data.lookahead` has no effect" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["none", "full", "era", "block"])
 def test_an_added_row_kind_is_shuffled_and_mixed(head, store, kind):
   shuffle = {"kind": kind, **({"era_length": 4} if kind == "era" else {})}

@@ -21,6 +21,7 @@ import pytest
 
 import chomp_data
 from chomp_data import process_input
+from chomp_data import row_kinds
 from chomp_data.config import options as config_options
 from chomp_data.integrations import maxtext
 from chomp_data.integrations import prometheus
@@ -218,7 +219,10 @@ def calls(made):
   copies = {"starts": numbers, "lengths": numbers}
   return {
     "ArrayRecordOptions": {"vocab_size": 256, "token_dtype": "uint16"},
-    "BinSource": {**row_source, "options": chomp_data.BinOptions()},
+    **{
+      kind.source.__name__: {**row_source, "options": kind.options()}
+      for kind in row_kinds.ROW_KINDS.values()
+    },
     "BlockShuffleSampler": {"num_records": 9, "io_block_size": 2},
     "EraShuffleSampler": {"num_records": 9, "era_length": 2},
     "FimOptions": {"prefix_id": 3, "suffix_id": 4, "middle_id": 5},
@@ -242,17 +246,12 @@ def calls(made):
     "MixtureSource.__getitem__": {"index": 3},
     "MixtureSource.batch": {"rows": numbers},
     "MixtureSource.plan": {"rows": numbers},
-    "SequentialSource": {
-      **row_source,
-      "options": chomp_data.SequentialOptions(),
-    },
     "ShuffledSource": {
       "rows": made.rows,
       "options": chomp_data.ShuffleOptions(),
       "seed": 0,
     },
     "Spans": fields,
-    "SpliceSource": {**row_source, "options": chomp_data.SpliceOptions()},
     "build": {"data": made.data},
     "load_config": {"name": "packed"},
     "with_placeholders": {"data": made.data},

@@ -882,10 +882,11 @@ def _selection_problems(
     rows, joined = entry.get("rows"), entry.get("joined")
     kind = rows.get("kind") if isinstance(rows, Mapping) else None
     source = f"{PATH}.sources.{name}"
-    if of_rows and kind in row_kinds.ROW_KINDS.keys() - {*row_kinds.PACKED}:
+    packed = row_kinds.passes_over_tokens()
+    if of_rows and kind in row_kinds.ROW_KINDS.keys() - {*packed}:
       problems.append(
         f"`{source}.rows.kind` must be"
-        f" {' or '.join(map(repr, row_kinds.PACKED))} with `{path}`, got"
+        f" {' or '.join(map(repr, packed))} with `{path}`, got"
         f" {kind!r}, whose epochs are not passes over tokens. Pack the source,"
         " or leave the section out."
       )
@@ -911,12 +912,14 @@ def _source(entry: Any, run: Kind, seq_len: int | None) -> schema.Section:
   subset = isinstance(entry.get("rows"), Mapping) and (
     entry["rows"].get("restrict_to_training_subset") is True
   )
+  row_kind = row_kinds.of(rows.cls)
+  has_blocks = row_kind is not None and row_kind.has_blocks
   shuffle = schema.Section(
     run.shuffle,
     others=_others(run.shuffle, [kind.shuffle for kind in KINDS.values()]),
     expanded=run.shuffle.expanded,
     check=lambda shuffle, path: [
-      *shuffle.problems(path, row_kinds.has_blocks(rows.cls)),
+      *shuffle.problems(path, has_blocks),
       *(_subset_problems(path, shuffle) if subset else ()),
     ],
   )

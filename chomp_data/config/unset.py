@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from chomp_data import errors
+from chomp_data import row_kinds
 from chomp_data.config import options as options_lib
-from chomp_data.pack import packing_options
 from chomp_data.sources import row_source
-from chomp_data.splice import source as splice_source
 
 # Sources that a line names.
 _SHOWN = 3
@@ -53,18 +52,20 @@ def lines(
 
 
 def lookahead_lines(
-  lookahead: bool, sources: Mapping[str, row_source.RowSource]
+  lookahead: bool, options: Mapping[str, options_lib.SourceOptions]
 ) -> Iterator[str]:
   """Yields a line where `lookahead` has no effect on some sources.
 
   Args:
     lookahead: `config.data.lookahead`.
-    sources: Those of text, by name.
+    options: Of the sources, by name.
   """
   names = [
     name
-    for name, source in sources.items()
-    if lookahead and isinstance(source, splice_source.SpliceSource)
+    for name, source in options.items()
+    if lookahead
+    and (kind := row_kinds.of(type(source.rows))) is not None
+    and kind.ends_row
   ]
   if names:
     yield (
@@ -85,9 +86,10 @@ def _without_separator(
   options: options_lib.SourceOptions, source: row_source.RowSource
 ) -> bool:
   rows, info = options.rows, source.store.opened.tokenizer
-  several = packing_options.SequentialOptions, packing_options.BinOptions
+  kind = row_kinds.of(type(rows))
   return (
     "add_eos" in options.unset
-    and isinstance(rows, several)
-    and not (rows.add_bos or info.adds_bos or info.adds_eos)
+    and kind is not None
+    and kind.adds_eos
+    and not (getattr(rows, "add_bos", False) or info.adds_bos or info.adds_eos)
   )

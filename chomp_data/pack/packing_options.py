@@ -80,6 +80,11 @@ class SequentialOptions(PackingOptions):
 
   tail: str = schema.option("pad", schema.choice(("pad", "drop")))
 
+  @property
+  def in_stored_order(self) -> bool:
+    """Whether rows hold the store's tokens one after the other."""
+    return self.shuffle_documents == "none"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BinOptions(PackingOptions):

@@ -43,7 +43,7 @@ class SequentialSource(packed_source.PackedSource):
   )
 
   def _windows(self) -> tuple[int, int]:
-    if self.options.shuffle_documents == "none":
+    if self.options.in_stored_order:
       return _STORED_WINDOW, _STORED_WINDOW
     block = self.options.document_block or packing_options.DEFAULT_BLOCK
     return _WINDOW_BLOCKS * block, block
@@ -51,7 +51,7 @@ class SequentialSource(packed_source.PackedSource):
   def _open(self, seq_len: int, path: str) -> None:
     super()._open(seq_len, path)
     options = self.options
-    self.documents_follow: bool = options.shuffle_documents == "none" and not (
+    self.documents_follow: bool = options.in_stored_order and not (
       options.add_bos or options.add_eos
     )
     self._num_tokens = self._documents.totals.tokens

@@ -22,7 +22,6 @@ from chomp_data import stores
 from chomp_data.index import intervals
 from chomp_data.order import shuffle_options
 from chomp_data.order import shuffled
-from chomp_data.pack import packing_options
 from chomp_data.phased import phased_source
 from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
@@ -107,14 +106,14 @@ class PreviousRun:
           " the source another name: it then starts from its beginning."
         ]
       )
-    packed = row_kinds.PACKED
-    if type(rows) not in [row_kinds.ROW_KINDS[kind].options for kind in packed]:
+    kind = row_kinds.of(type(rows))
+    if kind is None or not kind.each_token_once:
+      packed = " or ".join(map(repr, row_kinds.passes_over_tokens()))
       raise schema.ConfigError(
         [
-          f"`{path}.kind` must be {' or '.join(map(repr, packed))} with"
-          " start_after, which counts every token once, got one that gives"
-          " tokens several times. Give the source another name: it starts from"
-          " its beginning."
+          f"`{path}.kind` must be {packed} with start_after, which counts every"
+          " token once, got one that gives tokens several times. Give the"
+          " source another name: it starts from its beginning."
         ]
       )
     remaining_rows = PreviousRunSource(
@@ -263,7 +262,7 @@ class PreviousRunSource:
   ) -> row_source.RowSource:
     """Returns the unordered rows that a fingerprint names, over a store."""
     kind = saved.get("kind")
-    packed = row_kinds.PACKED
+    packed = row_kinds.passes_over_tokens()
     if kind not in packed:
       raise self._error(
         f"be of a run with rows of kind {' or '.join(map(repr, packed))}, which"
@@ -314,10 +313,8 @@ class PreviousRunSource:
   def _is_in_order(self) -> bool:
     """Returns whether the epoch's rows are the store's tokens in order."""
     options = self._phase.rows.options
-    return (
-      self._phase.options.kind == "none"
-      and isinstance(options, packing_options.SequentialOptions)
-      and options.shuffle_documents == "none"
+    return self._phase.options.kind == "none" and getattr(
+      options, "in_stored_order", False
     )
 
   def _read_tokens(self) -> intervals.Intervals:

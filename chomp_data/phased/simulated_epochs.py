@@ -118,7 +118,8 @@ def select(
       ]
     )
   key = hashing.fold_key("simulated_epochs", name)
-  added = rows.add_bos + rows.add_eos
+  # Rows of some kinds add no tokens.
+  added = sum(getattr(rows, name, False) for name in ("add_bos", "add_eos"))
   long_documents = getattr(rows, "long_documents", "cut")
   longest = seq_len - getattr(rows, "reserved", 0)  # that a row holds whole
 

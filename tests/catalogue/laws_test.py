@@ -23,6 +23,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 import chomp_data
+from chomp_data import row_kinds
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
@@ -34,6 +35,7 @@ from tests.audit import document_lists_test
 from tests.audit import visits_test
 from tests.catalogue import costs
 from tests.catalogue import runs
+from tests.golden import cases
 from tests.golden import corpora
 from tests.golden import measuring
 from tests.loading import processes
@@ -575,14 +577,18 @@ def test_every_epoch_holds_the_rows_of_one_in_order(name, root):
     assert counts[0] == counts[1]
 
 
-# Splices sample tokens, windows overlap, and what an earlier phase has handed
-# out is gone.
+def _gives_each_token_once(name):
+  (source,) = cases.CASES[name].data["sources"].values()
+  kind = source.get("rows", {}).get("kind", row_kinds.DEFAULT_KIND)
+  return row_kinds.ROW_KINDS[kind].each_token_once
+
+
+# What an earlier phase has handed out is gone, and stores that join do so in
+# later epochs.
 _EACH_TOKEN_ONCE = [
-  own
-  for own in _ALONE
-  if not own.startswith(("splice", "multi", "windows", "config_splice"))
-  # Its other stores join in later epochs.
-  and own not in ("after_a_phase", "joined")
+  name
+  for name in _ALONE
+  if _gives_each_token_once(name) and name not in ("after_a_phase", "joined")
 ]
 
 

@@ -15,6 +15,7 @@ import textwrap
 from typing import Any
 
 import chomp_data
+from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data.plans import plan
 
@@ -32,6 +33,15 @@ _RETURNED = {
 }
 # Classes whose members are in tables below.
 _CONTRACTS = ("RowSource", "Epochs")
+
+_KINDS = row_kinds.ROW_KINDS
+
+
+def _public(*classes: type) -> tuple[str, ...]:
+  """Returns the names of classes that users may import, each once."""
+  names = dict.fromkeys(cls.__name__ for cls in classes)
+  return tuple(name for name in names if name in chomp_data.__all__)
+
 
 # Title, what to know, names.
 SECTIONS = (
@@ -62,26 +72,22 @@ SECTIONS = (
     " ([components](training.md#components-for-stock-grain)). One of your"
     " own is a `RowSource` with the methods below.",
     (
-      "RowSource", "Epochs", "Spans", "BinSource", "SequentialSource",
-      "SpliceSource",
+      "RowSource", "Epochs", "Spans",
+      *_public(*(kind.source for kind in _KINDS.values())),
       "ShuffledSource", "GridSource", "MixtureSource",
     ),
   ),
   (
     "Options",
     "The fields of a config's sections `rows`, `shuffle` and `mix`, as keyword"
-    " arguments. Each with its rule and default:"
-    " [`bin`](options.md#rowskindbin),"
-    " [`fim`](options.md#configdatasourcesnamerowsfim),"
-    " [`sequential`](options.md#rowskindsequential),"
-    " [`splice`](options.md#rowskindsplice),"
-    " [`multi_splice`](options.md#rowskindmulti_splice),"
-    " [`windows`](options.md#rowskindwindows),"
+    " arguments. Each with its rule and default: "
+    + "".join(f"[`{name}`](options.md#rowskind{name}), " for name in _KINDS)
+    + "[`fim`](options.md#configdatasourcesnamerowsfim),"
     " [shuffle](options.md#configdatasourcesnameshuffle),"
     " [mix](options.md#configdatamix).",
     (
-      "BinOptions", "FimOptions", "SequentialOptions", "SpliceOptions",
-      "MultiSpliceOptions", "WindowOptions", "ShuffleOptions", "MixOptions",
+      *_public(*(kind.options for kind in _KINDS.values())),
+      "FimOptions", "ShuffleOptions", "MixOptions",
     ),
   ),
   (
