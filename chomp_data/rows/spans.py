@@ -298,21 +298,22 @@ class Spans:
     return sources
 
   def row_documents(self, num_slots: int) -> np.ndarray:
-    """Returns int64[num_rows, num_slots], documents in order; -1 = none.
+    """Returns int64[num_rows, num_slots], documents by segment; -1 = none.
 
-    The slot of a masked document is -1.
+    Segments of one document have a slot each: of what an earlier run left of
+    it, two pieces may be neighbours. The slot of a masked document is -1.
     """
     num_slots = integers.whole("num_slots", num_slots)
     documents = np.full((self.num_rows, num_slots), -1, np.int64)
     if not len(self):
       return documents
-    first_of_document, _ = ragged.run_edges(self.row, self.document)
-    document = self.document[first_of_document]
+    first_of_segment, _ = ragged.run_edges(self.row, self.segment)
+    document = self.document[first_of_segment]
     if self.masked is not None:
-      number = np.cumsum(first_of_document) - 1
+      number = np.cumsum(first_of_segment) - 1
       live = np.bincount(number, ~self.masked)
       document = np.where(live > 0, document, -1)
-    row = self.row[first_of_document]
+    row = self.row[first_of_segment]
     starts = np.searchsorted(row, row, side="left")
     slot = np.arange(len(row)) - starts
     fits = slot < num_slots

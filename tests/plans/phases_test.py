@@ -261,6 +261,34 @@ def test_added_tokens_stand_where_documents_begin_and_end(corpora, tmp_path):
   assert ended == {int(own[-1]) for own in some} - gone
 
 
+def test_each_piece_of_a_document_is_named_at_its_segment(corpora, tmp_path):
+  """Of what remains of a document, two pieces may be neighbours in a row."""
+  paths, documents, _ = corpora
+  one = pipeline.build(config({"a": source(paths["a"], "ffd", "full")}, 8))
+  place = saved(one, 8, tmp_path / "one")
+  other = pipeline.build(
+    config({"a": source(paths["a"])}, 64, place, document_id=True)
+  )
+  owner = {
+    token: number
+    for number, own in enumerate(documents["a"])
+    for token in own.tolist()
+  }
+  neighbours = 0
+  for step in range(other.num_steps):
+    batch = other.batch(step)
+    for row in range(len(batch["tokens"])):
+      tokens, segments = batch["tokens"][row], batch["segment_ids"][row]
+      wanted = [
+        owner[int(tokens[segments == segment][0])]
+        for segment in range(1, segments.max() + 1)
+      ]
+      assert batch["document_id"][row, : len(wanted)].tolist() == wanted
+      assert (batch["document_id"][row, len(wanted) :] == -1).all()
+      neighbours += sum(a == b for a, b in itertools.pairwise(wanted))
+  assert neighbours
+
+
 def test_a_state_of_a_phase_is_that_of_its_start_wherever_it_is(
   corpora, tmp_path
 ):

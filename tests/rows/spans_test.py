@@ -98,18 +98,19 @@ def test_plans_of_parts_merge_into_the_plan_of_the_whole(
   assert (np.diff(merged.row) >= 0).all()
 
 
-def test_documents_of_rows_are_named_once_and_cut_at_the_slots():
+def test_documents_of_rows_are_named_by_segment_and_cut_at_the_slots():
   row = np.asarray([0, 0, 0, 2, 2, 2])
   spans = dataclasses.replace(
     plan([3, 0, 3]),
     row=row,
-    document=np.asarray([4, 4, 9, 9, 8, 9]),
+    document=np.asarray([4, 4, 9, 9, 8, 8]),
+    segment=np.asarray([1, 1, 2, 1, 2, 3], np.int32),
     source=np.asarray([1, 1, 1, 0, 0, 0], np.int32),
   )
   assert spans.row_documents(4).tolist() == [
     [4, 9, -1, -1],
     [-1, -1, -1, -1],
-    [9, 8, 9, -1],
+    [9, 8, 8, -1],
   ]
   assert spans.row_documents(1).tolist() == [[4], [-1], [9]]
   assert spans.row_source().tolist() == [1, -1, 0]
