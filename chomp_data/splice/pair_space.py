@@ -88,6 +88,11 @@ class PairSpace:
       and self.offset_domain == "tight"
     )
 
+  @property
+  def may_pass_ends(self) -> bool:
+    """Whether the start after the head may lie past the document's end."""
+    return self.is_ragged and self.content_stride > self.max_copy_len
+
   def copy_len(self, lengths: np.ndarray) -> np.ndarray:
     """Returns int64[D], K of each document; `adaptive_k` limits it to L."""
     limit = np.full(len(lengths), self.max_copy_len, np.int64)
@@ -143,7 +148,9 @@ class PairSpace:
     if not self.is_ragged:
       return starts * self.num_offsets(lengths)
     head = self.head_starts(lengths)
-    tail_pairs = self._tail_table()[lengths - head * self.content_stride]
+    # Below 0 where `may_pass_ends`: no start follows the head.
+    remaining = np.maximum(lengths - head * self.content_stride, 0)
+    tail_pairs = self._tail_table()[remaining]
     return np.where(starts > 0, head * self.head_offsets + tail_pairs, 0)
 
   def decode(

@@ -282,6 +282,11 @@ class DocumentPairs:
       for stride, weight in numbers
     ]
 
+  @property
+  def may_pass_ends(self) -> bool:
+    """As `PairSpace.may_pass_ends`, of the documents of any stride."""
+    return any(order.space.may_pass_ends for order, _ in self._variants)
+
   def num_pairs(self) -> np.ndarray:
     """Returns int64[D], how many pairs each document has."""
     lengths = document_columns.int64(self._lengths)

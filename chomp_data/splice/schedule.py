@@ -116,6 +116,9 @@ class SpliceSchedule:
         options.curriculum_every,
         [row for row, _ in content_lengths],
       )
+    if any(pairs.may_pass_ends for pairs in self._pairs):
+      # Older indexes count starts past the end of documents.
+      key = {**key, "pairs": 2}
     counts = document_columns.load_or_build(
       store, "quotas", key, lambda: self._count(path), len(self._lengths)
     )

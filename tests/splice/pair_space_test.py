@@ -151,7 +151,7 @@ SPACES = st.builds(
   content_start_mode=st.sampled_from(
     ["slide_within", "anchor_start", "cyclic_roll"]
   ),
-  content_stride=st.integers(1, 4),
+  content_stride=st.integers(1, 4) | st.integers(5, 18),
   offset_stride=st.integers(1, 4),
   offset_domain=st.sampled_from(pair_space.OFFSET_DOMAINS),
   min_copy_len=st.integers(2, 4),
@@ -160,6 +160,7 @@ SPACES = st.builds(
 
 
 @hypothesis.given(pairs=SPACES, length=st.integers(1, 25))
+@hypothesis.example(pairs=space(content_stride=5), length=6)
 def test_pairs_by_random_access_equal_the_slow_listing(pairs, length):
   if length < pairs.min_copy_len:
     assert listed(pairs, length) == []
