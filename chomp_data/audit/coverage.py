@@ -152,8 +152,10 @@ class _Totals:
 
   def add(self, row, document, start, length, column) -> None:
     """Adds spans of rows that were not added before."""
-    first = np.ones(len(row), np.bool_)
-    first[1:] = (row[1:] != row[:-1]) | (document[1:] != document[:-1])
+    # A row may hold pieces of a document with others between them.
+    width = int(document.max(initial=0)) + 1
+    first = np.zeros(len(row), np.bool_)
+    first[np.unique(row * width + document, return_index=True)[1]] = True
     self._waiting.append((document, start, length, column, first))
     self._num_waiting += len(row)
     counted = len(self._spans) + self._columns.shape[1]

@@ -162,7 +162,9 @@ class PreviousRunSource:
     self._phase = phased_source.phase_at(self._source, epoch)
     self.remaining: remainder.RemainderStore | None = None
     self.after: dict[str, Any] = {}
-    if not self._num_read:
+    # A phase that had read no row leaves what the phase before it had left.
+    continues = isinstance(self._phase.rows, phased_source.RemainderSource)
+    if not self._num_read and not continues:
       logging.info(
         "%s: %r starts from its beginning: row %d ended an epoch of the earlier"
         " run.",
@@ -320,6 +322,8 @@ class PreviousRunSource:
   def _read_tokens(self) -> intervals.Intervals:
     """Returns the tokens of the epoch that were read."""
     end = self._first_row + self._num_read
+    if not self._num_read:
+      return np.empty(0, np.int64), np.empty(0, np.int64)
     if self._is_in_order():
       # The last row read ends where the unread tokens begin.
       spans = self._source.plan(np.asarray([end - 1]))

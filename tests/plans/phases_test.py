@@ -18,6 +18,7 @@ from chomp_data import errors
 from chomp_data import fingerprints
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import coverage
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
 from chomp_data.sources import document_columns
@@ -182,6 +183,33 @@ def test_phases_after_phases_of_mixes_give_whole_epochs(corpora, tmp_path):
   assert times == [{1}, {2}, {1}]
 
 
+@pytest.mark.parametrize("kind", ["stream", "exact"])
+def test_a_phase_that_read_no_row_leaves_what_it_was_left(
+  corpora, tmp_path, kind
+):
+  """Its source rested until a later stage."""
+  paths, _, tokens = corpora
+  one = pipeline.build(
+    config({n: source(paths[n], "ffd", "full") for n in "ab"}, 16)
+  )
+  place = saved(one, 5, tmp_path / "one")
+  sources = {n: source(paths[n], kind) for n in "ab"}
+  stages = [(0, {"a": 1}), (4, {"a": 1, "b": 1})]
+  two = pipeline.build(config(sources, 24, place, mix={"stages": stages}))
+  assert not two.accounts.at(2)["b"].rows
+  place = saved(two, 2, tmp_path / "two")
+  three = pipeline.build(
+    config({n: source(paths[n], "ffd") for n in "ab"}, 40, place)
+  )
+  found = (
+    handed_out(one, 0, 5),
+    handed_out(two, 0, 2),
+    handed_out(three, 0, three.num_steps),
+  )
+  whole = np.sort(np.concatenate([tokens[n] for n in "ab"]))
+  assert_once(np.concatenate(found), whole)
+
+
 def test_a_second_epoch_is_of_all_documents(corpora, tmp_path):
   paths, _, tokens = corpora
   one = pipeline.build(config({"a": source(paths["a"], "ffd")}, 16))
@@ -287,6 +315,22 @@ def test_each_piece_of_a_document_is_named_at_its_segment(corpora, tmp_path):
       assert (batch["document_id"][row, len(wanted) :] == -1).all()
       neighbours += sum(a == b for a, b in itertools.pairwise(wanted))
   assert neighbours
+
+
+def test_rows_with_several_pieces_of_a_document_count_once(corpora, tmp_path):
+  """Also where another document is between them."""
+  paths, documents, _ = corpora
+  one = pipeline.build(config({"a": source(paths["a"], "ffd", "full")}, 8))
+  place = saved(one, 8, tmp_path / "one")
+  other = pipeline.build(config({"a": source(paths["a"], "exact")}, 128, place))
+  rows = np.concatenate(
+    [other.batch(step)["tokens"] for step in range(other.num_steps)]
+  )
+  (found,) = coverage.coverage(other, other.num_steps)
+  counts = dict(zip(found.document.tolist(), found.rows.tolist(), strict=True))
+  for number, own in enumerate(documents["a"]):
+    held = np.isin(rows, own).any(axis=1).sum()
+    assert counts.get(number, 0) == held, number
 
 
 def test_a_state_of_a_phase_is_that_of_its_start_wherever_it_is(
