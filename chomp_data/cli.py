@@ -155,6 +155,23 @@ def output_file(holder: flags.FlagHolder) -> pathlib.Path | None:
   return path
 
 
+def define_text(name: str, default: str | None, text: str) -> flags.FlagHolder:
+  """Defines a flag whose value is text that is not empty.
+
+  Args:
+    name: Of the flag.
+    default: Its value where it is left out.
+    text: Its help.
+  """
+  holder = flags.DEFINE_string(name, default, text)
+  flags.register_validator(
+    holder,
+    lambda value: value != "",
+    "must not be empty. Give it a value, or leave it out",
+  )
+  return holder
+
+
 def define_config(default: str | None = None) -> flags.FlagHolder:
   """Defines the flag --config; `config` reads it.
 
@@ -164,7 +181,7 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
   from chomp_data.config import files
 
   define_options()
-  return flags.DEFINE_string(
+  return define_text(
     "config",
     default,
     "The experiment: a config file, or the name of an installed one"
@@ -186,7 +203,7 @@ def define_options() -> flags.FlagHolder:
 
 def define_dataset_mix() -> flags.FlagHolder:
   """Defines the flag --dataset_mix; `config` takes it."""
-  return flags.DEFINE_string(
+  return define_text(
     "dataset_mix",
     None,
     "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the"
@@ -201,7 +218,7 @@ def define_checkpoint(also: str = "") -> flags.FlagHolder:
   Args:
     also: Text that is added to the help.
   """
-  return flags.DEFINE_string(
+  return define_text(
     "checkpoint",
     None,
     "A job's work directory, or one of its checkpoints: the run as it"
@@ -226,7 +243,7 @@ def define_step(also: str = "") -> flags.FlagHolder:
   Args:
     also: Text that is added to the help.
   """
-  return flags.DEFINE_string(
+  return define_text(
     "step", None, f"A step, or steps A:B, from A to B - 1{also}."
   )
 
@@ -237,7 +254,7 @@ def define_workdir(text: str) -> flags.FlagHolder:
   Args:
     text: What is in the directory.
   """
-  return flags.DEFINE_string("workdir", None, text)
+  return define_text("workdir", None, text)
 
 
 def refuse_arguments(arguments: Sequence[str]) -> None:
@@ -424,7 +441,9 @@ def _parsed(argv: Sequence[str]) -> list[str]:
       # absl exits with 1 after --help.
       raise SystemExit(0 if ended.code == 1 else ended.code) from None
   except flags.UnrecognizedFlagError as error:
-    _refuse(f"{error}{_option_of(error.flagname)}")
+    # `--config_set` is not for users.
+    message = str(error).replace(f". Did you mean: {_SET} ?", "")
+    _refuse(f"{message}{_option_of(error.flagname)}")
   except flags.Error as error:
     _refuse(_UNSET_FLAG.sub(r"`--\1` must be given.", str(error)))
 

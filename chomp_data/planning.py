@@ -19,6 +19,7 @@ from typing import Any
 
 from absl import logging
 
+from chomp_data import errors
 from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
@@ -192,7 +193,10 @@ def _previous_run(
         " one out: both say where sources begin."
       ]
     )
-  record = saved_states.find(run_dir)
+  try:
+    record = saved_states.find(run_dir)
+  except errors.StateError as error:
+    raise errors.StateError(f"`{path}`: {error}") from error
   if record is None or "resume_state" not in record:
     got = "no checkpoint" if record is None else "a run in buckets"
     raise schema.ConfigError(

@@ -233,8 +233,14 @@ class Section:
       return None, [bad_value(path, self.rule, values, self.fix)]
     if self.kind is not None and self.cls is None:
       kind = values.get("kind")
+      misspelled = [] if "kind" in values else map(str, values)
       return None, [
-        bad_value(f"{path}.kind", self.kind.rule, kind, "Choose one.")
+        bad_value(f"{path}.kind", self.kind.rule, kind, "Choose one."),
+        *(
+          unknown_key(path, name, ["kind"])
+          for name in misspelled
+          if did_you_mean(name, ["kind"])
+        ),
       ]
     options, problems = None, []
     if self.cls is not None:
@@ -660,7 +666,7 @@ def bad_value(path: str, rule: str | Rule, value: Any, fix: str) -> str:
   """
   try:
     got = repr(value)
-  except ValueError:  # Python prints whole numbers up to some thousand digits.
+  except Exception:  # Of any class; whole numbers of many digits: ValueError.
     got = f"one of type {type(value).__name__} that cannot be printed"
   if len(got) > _MOST_SHOWN:
     got = f"{got[:_MOST_SHOWN]} ... ({len(got)} characters)"

@@ -16,6 +16,7 @@ from chomp_data import schema
 from chomp_data.plans import batches_plan
 from chomp_data.plans import digests
 from chomp_data.plans import ledger
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import spans as spans_lib
 
 # The most rows that are planned at once, and how much blocks grow until then.
@@ -49,7 +50,12 @@ def num_steps(*pipes: pipeline.Pipeline, steps: int | None) -> int:
       ]
     )
   if None in ends:
-    return steps
+    limit = max(plan_lib.step_limit(pipe.run_plan) for pipe in pipes)
+    if steps <= limit:
+      return steps
+    raise schema.ConfigError(
+      [f"`--steps` must be at most {limit}, got {steps}. Lower it."]
+    )
   whose = f"the run's {most} steps"
   if len(pipes) > 1:
     whose = f"the {most} steps of the longer run"
@@ -69,12 +75,14 @@ def check(pipe: pipeline.Pipeline, step: int, flag: str) -> None:
     step: The step.
     flag: The flag that names it.
   """
-  if pipe.num_steps is not None and step >= pipe.num_steps:
+  limit = plan_lib.step_limit(pipe.run_plan)
+  if step >= limit:
+    whose = f"the run's {limit} steps"
+    fix = "Lower it, or raise the run's epochs."
+    if pipe.num_steps is None:
+      whose, fix = f"{limit}, the most steps of a run", "Lower it."
     raise schema.ConfigError(
-      [
-        f"`{flag}` must be below the run's {pipe.num_steps} steps, got step"
-        f" {step}. Lower it, or raise the run's epochs."
-      ]
+      [f"`{flag}` must be below {whose}, got step {step}. {fix}"]
     )
 
 

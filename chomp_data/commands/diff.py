@@ -35,7 +35,7 @@ from chomp_data.storage import opening
 
 _OPTIONS = cli.define_options()
 _DATASET_MIX = cli.define_dataset_mix()
-_STORES_OF = flags.DEFINE_string(
+_STORES_OF = cli.define_text(
   "stores_of",
   None,
   "The config whose stores are read where A and B are two checkpoints.",

@@ -66,16 +66,16 @@ _PLAN_ONLY = flags.DEFINE_bool(
   "plan_only", False, "Leave the arrays out and read no token."
 )
 _DATASET_MIX = cli.define_dataset_mix()
-_OUTPUT = flags.DEFINE_string(
+_OUTPUT = cli.define_text(
   "output", None, "A PNG file that the steps of buckets are drawn to."
 )
-_DOCUMENT = flags.DEFINE_string(
+_DOCUMENT = cli.define_text(
   "document",
   None,
   "A document as NAME/ID, or by number as NAME/#42: only rows that hold it are"
   " shown, and when the run comes to it next.",
 )
-_HTML = flags.DEFINE_string(
+_HTML = cli.define_text(
   "html", None, "A file that gets the steps as one page for a browser."
 )
 _HISTORY = flags.DEFINE_integer(
@@ -84,7 +84,7 @@ _HISTORY = flags.DEFINE_integer(
   "With --html, steps before whose shares of sources are shown too.",
   0,
 )
-_FOLLOW = flags.DEFINE_string(
+_FOLLOW = cli.define_text(
   "follow",
   None,
   "The --workdir of a running job: the steps that it is at are shown.",

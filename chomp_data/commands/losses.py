@@ -35,7 +35,7 @@ _WORKDIR = cli.define_workdir("The run's directory or URL.")
 _STEP = cli.define_step()
 _MOST = flags.DEFINE_integer("most", 20, "Documents shown in the terminal.", 1)
 _FORMAT = cli.define_format("documents are")
-_REPLAY = flags.DEFINE_string(
+_REPLAY = cli.define_text(
   "replay",
   None,
   "An .npz file that gets every field of the steps' batches, as STEP/FIELD.",

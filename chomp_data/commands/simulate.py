@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import sys
@@ -51,7 +52,13 @@ _PRICE_PER_REQUEST = flags.DEFINE_float(
 _PRICE_PER_GB = flags.DEFINE_float(
   "price_per_gb", None, "Price of 10**9 bytes read from a store.", 0.0
 )
-_PLOT = flags.DEFINE_string(
+for _PRICE in (_PRICE_PER_REQUEST, _PRICE_PER_GB):
+  flags.register_validator(
+    _PRICE,
+    lambda price: price is None or math.isfinite(price),
+    "must be a finite number",
+  )
+_PLOT = cli.define_text(
   "plot", None, "A PNG or SVG file for a plot of the shares of sources."
 )
 _CHECKPOINT = cli.define_checkpoint(", and --steps defaults to its step")

@@ -82,7 +82,11 @@ def main(argv: Sequence[str] | None = None) -> None:
   Args:
     argv: Arguments, or None for those of the process.
   """
-  args = parser().parse_args(argv)
+  commands = parser()
+  args = commands.parse_args(argv)
+  for name, value in vars(args).items():
+    if value == []:  # argparse removes a value `--`, and checks none.
+      commands.error(f"argument --{name}: must be a value, got '--'")
   try:
     with cli.failures_in_one_line():
       status = args.run(args)

@@ -49,10 +49,10 @@ from chomp_data.storage import opening
 
 _CONFIG = cli.define_config()
 _STEP = cli.define_step(": what is in them")
-_DOCUMENT = flags.DEFINE_string(
+_DOCUMENT = cli.define_text(
   "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
 )
-_DOCUMENTS = flags.DEFINE_string(
+_DOCUMENTS = cli.define_text(
   "documents",
   None,
   "A file with one document per line: their share of the run.",
@@ -60,7 +60,7 @@ _DOCUMENTS = flags.DEFINE_string(
 _STEPS = flags.DEFINE_integer(
   "steps", None, "How many steps --documents counts; by default all.", 1
 )
-_TOMBSTONES = flags.DEFINE_string(
+_TOMBSTONES = cli.define_text(
   "tombstones",
   None,
   "A file to write: tombstones that remove the --documents.",

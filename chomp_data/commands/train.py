@@ -63,7 +63,7 @@ _CONFIG = cli.define_config()
 _WORKDIR = cli.define_workdir(
   "Directory or URL of checkpoints and metrics.json."
 )
-_BATCH_HASHES = flags.DEFINE_string(
+_BATCH_HASHES = cli.define_text(
   "batch_hashes",
   None,
   "A file to which one JSON line {step, sha256} per step is written.",
@@ -100,7 +100,7 @@ _DISTRIBUTED = flags.DEFINE_bool(
   False,
   "Run in several processes; addresses come from the cluster.",
 )
-_COORDINATOR = flags.DEFINE_string(
+_COORDINATOR = cli.define_text(
   "coordinator_address", None, "host:port of process 0; implies --distributed."
 )
 _NUM_PROCESSES = flags.DEFINE_integer(

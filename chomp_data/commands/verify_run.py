@@ -23,7 +23,6 @@ import json
 import sys
 
 from absl import app
-from absl import flags
 import tqdm
 
 from chomp_data import cli
@@ -34,7 +33,7 @@ from chomp_data.loading import certificate
 from chomp_data.loading import saved_states
 
 _CONFIG = cli.define_config()
-_CHECKPOINT = flags.DEFINE_string(
+_CHECKPOINT = cli.define_text(
   "checkpoint", None, "A job's work directory, or one of its checkpoints."
 )
 _STEP = cli.define_step(

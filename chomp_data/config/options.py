@@ -744,7 +744,7 @@ def read(data: Any) -> RunOptions:
     del data["tombstones"]  # None at all, which runs of arrays may say too.
   mix_line, declared = data.get("dataset_mix"), data.get("sources")
   problems: list[str] = []
-  if mix_line and isinstance(mix_line, str) and isinstance(declared, Mapping):
+  if isinstance(mix_line, str) and mix_line and isinstance(declared, Mapping):
     sources, mix, problems = mix_lines.replaced(
       mix_line, declared, data.get("mix"), PATH
     )

@@ -212,6 +212,7 @@ def check(options: Options, *, has_output: bool = True) -> file_list.FileList:
       " look at documents first with --preview=5."
     )
   problems = option_fields.problems(options) + _contradictions(options)
+  problems += option_fields.problems(options.tokenizer_spec)
   problems += _key_problems(options) + _ids_problems(options)
   if options.train is not None:
     problems += option_fields.problems(options.train)

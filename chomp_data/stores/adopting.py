@@ -16,15 +16,19 @@ from chomp_data.stores.tokenized import megatron_store
 from chomp_data.stores.zarr import manifest
 
 
-def files_at(path: str | os.PathLike[str]) -> record_files.Corpus:
+def files_at(
+  path: str | os.PathLike[str], *, opens_records: bool = False
+) -> record_files.Corpus:
   """Returns the files of ArrayRecord, Arrow, Megatron or Levanter data.
 
   Args:
     path: As a store of the kind takes it, or a directory of `save_to_disk`.
+    opens_records: Whether ArrayRecord files are opened, which have no other
+      mark than their content.
 
   Raises:
-    StoreError: If there are no such files, or it is a store of ours, which
-      has checksums.
+    StoreError: If there are no such files, one is not what it should be, or it
+      is a store of ours, which has checksums.
   """
   opening.open_local(path)
   directory = pathlib.Path(path)
@@ -41,7 +45,10 @@ def files_at(path: str | os.PathLike[str]) -> record_files.Corpus:
     return record_files.Corpus(
       directory, arrow_samples.file_names(directory), directory
     )
-  return record_files.find(path)
+  corpus = record_files.find(path)
+  for number in range(len(corpus.names) if opens_records else 0):
+    record_files.Reader(corpus.path(number))
+  return corpus
 
 
 def trusted(paths: Iterable[str]) -> list[str]:

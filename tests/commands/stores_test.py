@@ -336,7 +336,46 @@ def test_split_of_nothing_is_an_error(tmp_path, store, call):
   assert sorted(os.listdir(tmp_path)) == ["a"]
 
 
+@pytest.mark.parametrize(
+  "arguments",
+  [
+    ("head", "STORE", "--count=--"),
+    ("merge", "STORE", "--output=--"),
+    ("split", "STORE", "--output=x", "--held_out=y", "--seed=--"),
+    ("convert", "STORE", "--output=x", "--to=--"),
+  ],
+)
+def test_two_hyphens_are_no_value(arguments, store, call):
+  arguments = [store.path if own == "STORE" else own for own in arguments]
+  status, out, error = call(*arguments)
+  name = arguments[-1].partition("=")[0]
+  assert (status, out) == (2, "")
+  assert error.endswith(f"argument {name}: must be a value, got '--'\n")
+
+
+def test_head_shows_all_tokens_for_any_large_number(store, call):
+  every = call("head", store.path, "--tokens=1000", "--ids")
+  assert call("head", store.path, f"--tokens={10**30}", "--ids") == every
+
+
+def test_what_verify_is_told_of_other_kinds_is_checked_first(store, call):
+  status, out, error = call("verify", store.path, "--levanter=5,")
+  assert (status, out) == (1, "")
+  assert "`--levanter` must be" in error
+  assert "got (5,)" in error
+
+
 # --- adopting ----------------------------------------------------------------
+
+
+def test_a_file_that_is_no_data_is_not_adopted(tmp_path, call):
+  file = tmp_path / "notes.txt"
+  file.write_text("not an ArrayRecord file")
+  status, out, error = call("adopt", file)
+  assert (status, out) == (1, "")
+  assert f"{file} must be a" in error
+  assert "ArrayRecord file" in error
+  assert list(tmp_path.iterdir()) == [file]
 
 
 def flip(file, at=None):

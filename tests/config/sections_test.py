@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """All sections of a config are checked together, whatever is wrong in one."""
 
+import re
+
+import numpy as np
 import pytest
 
 import chomp_data
 from chomp_data.config import options
+from chomp_data.testing import stores as testing_stores
 
 ROWS = {"seq_len": 8, "global_batch_size": 2, "sources": {"a": {"store": "x"}}}
 LENGTHS = {
@@ -81,6 +85,45 @@ def test_one_error_lists_what_is_wrong_in_every_section():
 )
 def test_what_another_kind_of_run_has_is_refused(data, problem):
   assert problems(data) == [problem]
+
+
+class WithoutText:
+  """A value that cannot be printed."""
+
+  def __repr__(self):
+    raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+  ("fields", "problem"),
+  [
+    (
+      {"seed": WithoutText()},
+      r"`config.data.seed` .* got one of type",
+    ),
+    ({"dataset_mix": np.array([1, 2])}, r"`config.data.dataset_mix` must be"),
+    (
+      {"buckets": {"kindd": "length"}},
+      r"`config.data.buckets.kindd` is not a known field. Did you mean `kind`",
+    ),
+  ],
+)
+def test_a_value_of_any_type_is_an_error_that_names_its_field(fields, problem):
+  assert any(re.match(problem, one) for one in problems({**ROWS, **fields}))
+
+
+def test_a_previous_run_that_is_missing_is_named_by_its_option(tmp_path):
+  path = testing_stores.make_store(tmp_path / "a", [np.arange(20)]).path
+  config = {
+    "seq_len": 8,
+    "global_batch_size": 1,
+    "sources": {"a": {"store": str(path)}},
+    "start_after": f"{tmp_path}/none",
+  }
+  with pytest.raises(
+    chomp_data.StateError, match=r"`config.data.start_after`: "
+  ):
+    chomp_data.build(config)
 
 
 def test_no_tombstones_may_be_said_of_arrays():

@@ -148,6 +148,10 @@ def test_tables_of_text_are_no_documents_unless_beside_others(tmp_path):
     ([*IN, "--chat_template=nowhere.jinja"], "nowhere.jinja"),
     ([*IN, "--messages_key=m", "--message_keys=a"], "NAME=NAME"),
     ([*IN, "--preview=2", "--duplicates=drop"], "must not be given with"),
+    (
+      ["--input=Makefile", "--output=x", "--eos_token="],
+      "--eos_token` must not",
+    ),
     ([*IN, "--preview=0"], "must be a whole number of at least 1, got 0."),
   ],
 )

@@ -298,6 +298,33 @@ def test_a_number_below_the_least_is_told(tool, flag, root, tmp_path):
   assert re.search(rf"flag {flag}: .* is not a (positive|non-neg)", line)
 
 
+@pytest.mark.parametrize(
+  ("tool", "flag", "message"),
+  [
+    ("trace", f"--step={10**20}", r"`--step` must be below \d+, the most"),
+    ("trace", f"--step=1:{10**20}", r"`--step` must be below \d+, the most"),
+    ("inspect_batches", f"--step={10**20}", r"`--step` must be below \d+, the"),
+    ("simulate", f"--steps={10**20}", r"`--steps` must be at most \d+, got 1"),
+    ("simulate", "--price_per_gb=nan", r"price_per_gb=nan: must be a finite"),
+    ("simulate", "--price_per_gb=inf", r"price_per_gb=inf: must be a finite"),
+    ("simulate", "--checkpoint=", r"flag --checkpoint=: must not be empty"),
+    ("simulate", "--config=", r"flag --config=: must not be empty. Give it"),
+    ("inspect_batches", "--html=", r"flag --html=: must not be empty"),
+  ],
+)
+def test_values_that_no_run_can_use_are_refused(tool, flag, message, root):
+  endless = [f"--config={root}/run.py", "--config.data.epochs=None"]
+  done = in_process.run_tool(tool, *endless, flag)
+  assert re.search(message, line_of(done))
+
+
+def test_a_flag_of_the_program_itself_is_not_suggested(root):
+  done = in_process.run_tool("diff", f"--config={root}/run.py")
+  line = line_of(done, 2)
+  assert "Unknown command line flag 'config'" in line
+  assert "config_set" not in line
+
+
 @pytest.mark.parametrize("flag", ["count", "first", "tokens"])
 def test_a_negative_number_of_a_subcommand_is_told(flag, root, capsys):
   stores = in_process.imported("chomp_data.commands.stores")

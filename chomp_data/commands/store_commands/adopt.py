@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
   """Writes the checksums; returns the exit status."""
   for path in args.paths:
     with shared.path_in_errors(path):
-      corpus = adopting.files_at(path)
+      corpus = adopting.files_at(path, opens_records=True)
       sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
       with shared.bar(sum(sizes), "B") as progress:
         sidecar = checksum_sidecar.adopt(

@@ -9,6 +9,7 @@ import json
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.commands.store_commands import shared
 from chomp_data.prepare import tokenizers
@@ -67,7 +68,7 @@ def _print(
   store: stores.Store, document: int, args: argparse.Namespace, decoder
 ) -> None:
   start, length = store.bounds(np.asarray([document]))
-  shown = np.minimum(length, args.tokens)
+  shown = np.minimum(length, min(args.tokens, schema.MAX_COUNT))
   tokens = store.read_tokens(start, shown)
   text = None if decoder is None else decoder.decode(tokens)
   fields = {

@@ -49,6 +49,15 @@ def add_writing(parser: argparse.ArgumentParser) -> None:
 
 def opened(paths: Sequence[str], args: argparse.Namespace) -> list[Any]:
   """Returns stores, opened with what the arguments say of them."""
+  return stores.open_stores(list(paths), **kind_options(args))
+
+
+def kind_options(args: argparse.Namespace) -> dict[str, Any]:
+  """Returns what the arguments say of data of other tools, by kind.
+
+  Raises:
+    ConfigError: If one of them is wrong.
+  """
   options = {}
   for name, cls in kinds.sections().items():
     text = getattr(args, name)
@@ -58,12 +67,15 @@ def opened(paths: Sequence[str], args: argparse.Namespace) -> list[Any]:
       values = ast.literal_eval(text)
     except (SyntaxError, ValueError) as error:
       raise schema.ConfigError(
-        [f"`--{name}` must be a mapping as Python writes it, got {text!r}."]
+        [
+          f"`--{name}` must be a mapping as Python writes it, got {text!r}."
+          " Write for instance {'vocab_size': 50_257}."
+        ]
       ) from error
     options[name], problems = schema.read(cls, values, f"--{name}")
     if problems:
       raise schema.ConfigError(problems)
-  return stores.open_stores(list(paths), **options)
+  return options
 
 
 def layout_of(store: stores.Store, compression: str | None) -> dict[str, Any]:

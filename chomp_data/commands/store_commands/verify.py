@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints a line for each path; returns 1 where one is not right."""
+  shared.kind_options(args)  # Wrong ones are errors, whatever the paths are.
   status = 0
   for path in args.paths:
     try:

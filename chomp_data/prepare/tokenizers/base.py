@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.prepare import option_fields
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -121,10 +122,12 @@ class TokenizerSpec:
   """
 
   source: str = option_fields.option("byte", flag="tokenizer")
-  pad_token: str | None = option_fields.option(None)
-  eos_token: str | None = option_fields.option(None)
-  bos_token: str | None = option_fields.option(None)
-  pattern: str | None = option_fields.option(None, flag="tiktoken_pattern")
+  pad_token: str | None = option_fields.option(None, schema.text())
+  eos_token: str | None = option_fields.option(None, schema.text())
+  bos_token: str | None = option_fields.option(None, schema.text())
+  pattern: str | None = option_fields.option(
+    None, schema.text(), flag="tiktoken_pattern"
+  )
   special_tokens: tuple[str, ...] = option_fields.option(
     (), flag="special_token"
   )
