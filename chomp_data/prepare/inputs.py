@@ -17,6 +17,8 @@ import glob
 import json
 import os
 
+from absl import logging
+
 from chomp_data import errors
 from chomp_data.prepare import file_list
 from chomp_data.prepare import lazy
@@ -46,7 +48,8 @@ def discover(
       entries and `__pycache__`) and paths; or URLs of all of these, see
       `opening`.
     excludes: Patterns of names or whole paths that are left out.
-    skip: Absolute paths whose files are never input: where output goes.
+    skip: Absolute paths without links, or URLs, whose files are never input:
+      where output goes.
 
   Returns:
     The files, each once, sorted by name; of the kinds that their names say.
@@ -63,12 +66,15 @@ def discover(
     files_of = _objects if is_remote else _local_files
     for path, name, info in files_of(pattern, excludes):
       matches += 1
-      if _is_excluded(path, name, excludes) or _is_skipped(path, skip):
+      if _is_excluded(path, name, excludes):
+        continue
+      real_path = path if is_remote else os.path.realpath(path)
+      if _is_skipped(real_path, skip):
         continue
       if info is not None:
-        real_path, (size, version) = path, info
+        size, version = info
       elif os.path.exists(path):
-        stat, real_path = os.stat(path), os.path.realpath(path)
+        stat = os.stat(path)
         size, version = stat.st_size, stat.st_mtime_ns
       else:
         problems.append(
@@ -141,19 +147,36 @@ def _path_and_name(match: str, root: str) -> tuple[str, str]:
 
 
 def _files_below(directory: str, excludes: Sequence[str]) -> Iterator[str]:
-  """Yields the files of a directory that is read whole."""
+  """Yields the files of a directory that is read whole.
+
+  Links to other directories are not followed, which is logged.
+  """
 
   def is_excluded(path: str) -> bool:
     return _is_excluded(*_path_and_name(path, directory), excludes)
 
+  links = []
+  here = os.path.join(os.path.realpath(directory), "")
   for folder, folders, names in os.walk(directory, onerror=_unreadable):
     folders[:] = sorted(f for f in folders if not _is_left_out(f))
+    for path in (os.path.join(folder, name) for name in folders):
+      is_here = os.path.join(os.path.realpath(path), "").startswith(here)
+      if not is_here and not is_excluded(path):
+        links.append(path)
     # Of a saved dataset, only the files that it lists.
     saved = _saved_files(folder, names, is_excluded)
     for name in saved or sorted(names):
       path = os.path.join(folder, name)
       if not name.startswith(".") and _is_input(path):
         yield path
+  if links:
+    logging.warning(
+      "%s (of %d such links) leads to a directory that is not below %s. Its"
+      " files are left out; to read them, give it as --input, too.",
+      links[0],
+      len(links),
+      directory,
+    )
 
 
 def _saved_files(

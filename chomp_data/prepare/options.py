@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 from typing import Any
 
 from chomp_data import errors
@@ -30,6 +29,7 @@ from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
 from chomp_data.storage import claims
 from chomp_data.storage import opening
+from chomp_data.storage import publish
 from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import destination
@@ -221,8 +221,8 @@ def check(options: Options, *, has_output: bool = True) -> file_list.FileList:
 
   def check_output() -> None:
     if options.format == RECORDS:
-      opening.open_local(options.output)
-      record_writer.check_destination(pathlib.Path(options.output), True)
+      local = publish.target(opening.open_local(options.output))
+      record_writer.check_destination(local, True)
     else:
       destination.open_destination(options.output).check(overwrite=True)
 
@@ -426,5 +426,5 @@ def _paths_of(output: str) -> list[str]:
   if opening.open_storage(output).is_remote:
     path = output.rstrip("/")
     return [path, f"{path}.partial", claims.claim_url(path)]
-  path = os.path.abspath(output)
+  path = os.path.realpath(output)
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]

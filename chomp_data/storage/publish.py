@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import contextlib
 import ctypes
 import fcntl
-import functools
 import io
 import os
 import pathlib
@@ -130,6 +129,14 @@ def _naming(path: Any) -> Iterator[None]:
     raise OSError(error.errno, error.strerror, path) from error
 
 
+def target(path: pathlib.Path) -> pathlib.Path:
+  """Returns the path of a directory, or that to which a link there leads.
+
+  A rename would replace the link, or fail, and may not leave its file system.
+  """
+  return pathlib.Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 def beside(path: pathlib.Path, suffix: str) -> pathlib.Path:
   """Returns the sibling of a path with a suffix added to its name."""
   path = path.absolute()
@@ -190,23 +197,24 @@ def lock(path: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_directory(
-  path: pathlib.Path, check: Callable[[], object] | None = None
+  path: pathlib.Path, check: Callable[[pathlib.Path], object] | None = None
 ) -> Iterator[pathlib.Path]:
   """Yields a path to make a directory at, which is published in the end.
 
   Args:
-    path: The destination.
-    check: Raises an error if what is at the path must stay there; called
-      before and after. By default only an empty directory is replaced.
+    path: The destination; of a link the directory to which it leads.
+    check: Raises an error if what is at a path must stay there; called before
+      and after. By default only an empty directory is replaced.
 
   Raises:
     StoreError: If something is at the path, or another process writes there.
   """
-  check = check or functools.partial(_check_empty, path)
-  check()
+  path = target(path)
+  check = check or _check_empty
+  check(path)
   with staging(path) as staged:
     yield staged
-    check()
+    check(path)
     publish(staged, path)
 
 

@@ -132,6 +132,24 @@ def test_links_to_folders_above_do_not_multiply_documents(tmp_path):
   assert [file.name for file in found] == ["a.txt"]
 
 
+def test_links_to_other_directories_are_logged(tmp_path, caplog):
+  for name in ("in/a.txt", "in/b/b.txt", "out/c.txt"):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("text")
+  (tmp_path / "in" / "loop").symlink_to(tmp_path / "in" / "b")
+  root, link = str(tmp_path / "in"), tmp_path / "in" / "link"
+  assert names(inputs.discover([root], [])) == ["a.txt", "b/b.txt"]
+  assert not caplog.messages
+  link.symlink_to(tmp_path / "out")
+  assert names(inputs.discover([root], ["link"])) == ["a.txt", "b/b.txt"]
+  assert not caplog.messages
+  assert names(inputs.discover([root], [])) == ["a.txt", "b/b.txt"]
+  (message,) = caplog.messages
+  assert message.startswith(f"{link} (of 1 such links) leads to a directory")
+  found = inputs.discover([root, str(link)], [])
+  assert names(found) == ["a.txt", "b/b.txt", "c.txt"]
+
+
 def test_a_broken_link_is_an_error_unless_it_is_excluded(tmp_path):
   (tmp_path / "a.txt").write_text("a")
   (tmp_path / "b.txt").symlink_to(tmp_path / "nowhere")

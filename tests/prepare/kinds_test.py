@@ -196,6 +196,47 @@ def test_a_table_that_holds_no_documents_is_an_error(tmp_path, columns, match):
   assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_columns_of_one_name_and_tables_without_any_are_errors(tmp_path, kind):
+  def write(columns):
+    path = tmp_path / f"x.{kind}"
+    names, values = zip(*columns, strict=True) if columns else ((), ())
+    table = arrow.Table.from_arrays([arrow.array([v]) for v in values], names)
+    if kind == "parquet":
+      parquet.write_table(table, path)
+    else:
+      with arrow.ipc.new_file(str(path), table.schema) as out:
+        out.write_table(table)
+    return path
+
+  text = ("text", "a")
+  for name, columns, keys in (
+    ("text", [text, text], {}),
+    ("id", [text, ("id", 1), ("id", 2)], {}),
+    ("doc", [("doc", {"text": "a"}), ("doc", 1)], {"text_key": "doc.text"}),
+  ):
+    with pytest.raises(
+      errors.BadInput, match=rf"x\.{kind} must have one column '{name}', got 2"
+    ):
+      read(write(columns), **keys)
+  (document,) = read(write([text, ("other", 1), ("other", 2)]))
+  assert document.text == "a"
+  with pytest.raises(errors.BadInput, match=r"column 'text', got \[\]"):
+    read(write([]))
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.json.zst"])
+def test_an_archive_without_a_byte_is_truncated(tmp_path, prepare, name):
+  corpora.json_lines(tmp_path)
+  (tmp_path / name).write_bytes(b"")
+  match = rf"{name} must be a whole .* archive, got an empty file"
+  with pytest.raises(errors.PrepareError, match=match):
+    prepare(tmp_path / "x.*")
+  store, _ = prepare(tmp_path / "x.*", on_error="skip")
+  assert store.num_documents == len(corpora.DOCUMENTS)
+  assert store.manifest.prepared["skipped"]["reasons"] == {"truncated": 1}
+
+
 def test_of_mixed_schemas_the_file_that_lacks_the_column_is_named(
   tmp_path, prepare
 ):

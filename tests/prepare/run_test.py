@@ -116,6 +116,41 @@ def test_an_output_inside_the_input_is_no_input(corpus, prepare):
   assert again.hash == expected
 
 
+def test_an_output_that_a_link_puts_inside_the_input_is_no_input(
+  corpus, prepare, tmp_path
+):
+  expected = prepare(corpus)[0].hash
+  (tmp_path / "link").symlink_to(corpus)
+  for inputs, output in (
+    ([corpus], "link/one"),
+    ([tmp_path / "link"], "corpus/two"),
+    ([f"{tmp_path}/link/**"], "corpus/three"),
+  ):
+    for is_first in (True, False):
+      store, written = prepare(*inputs, output=output)
+      assert (store.hash, written) == (expected, is_first)
+    shutil.rmtree(tmp_path / output)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("output_format", ["zarr", "array_record"])
+def test_a_link_at_the_output_stays_and_leads_to_the_store(
+  corpus, prepare, tmp_path, exists, output_format
+):
+  disk = tmp_path / "disk"
+  disk.mkdir()
+  if exists:
+    (disk / "store").mkdir()
+  (tmp_path / "out").symlink_to(disk / "store")
+  first, _ = prepare(corpus, format=output_format)
+  (corpus / "a.txt").write_text("another text")
+  second, _ = prepare(corpus, format=output_format, overwrite=True)
+  assert second.hash != first.hash
+  assert stores.open_store(disk / "store").hash == second.hash
+  assert (tmp_path / "out").is_symlink()
+  assert not [*tmp_path.rglob("*.partial"), *tmp_path.rglob("*.lock")]
+
+
 def test_all_bad_options_are_named_at_once(corpus, prepare, tmp_path):
   (tmp_path / "folder").mkdir()
   (tmp_path / "folder" / "thesis.txt").write_text("years of work")

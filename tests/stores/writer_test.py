@@ -88,6 +88,21 @@ def test_what_is_not_a_store_is_never_replaced(tmp_path):
   assert write(tmp_path / "empty", [[1]]).num_documents == 1
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_leads_to_the_store(tmp_path, exists):
+  path, disk = tmp_path / "store", tmp_path / "disk" / "target"
+  disk.parent.mkdir()
+  path.symlink_to(disk)
+  if exists:
+    disk.mkdir()
+  write(path, [[1]])
+  store = write(path, [[1, 2]], overwrite=True)
+  assert path.is_symlink()
+  assert os.listdir(disk.parent) == ["target"]
+  assert stores.open_store(disk).hash == store.hash
+  assert sorted(os.listdir(tmp_path)) == ["disk", "store"]
+
+
 def test_one_writer_at_a_time(tmp_path):
   with (
     publish.lock(tmp_path / "store"),

@@ -64,6 +64,8 @@ def unpacked(
   """
   block = block or BLOCK
   try:
+    if file.compression != "none" and not file.size:
+      raise EOFError("an empty file")
     if file.compression == "zst":
       yield from _zstd_blocks(raw, block)
       return

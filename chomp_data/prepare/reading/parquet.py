@@ -101,7 +101,8 @@ def _open(file: base.InputFile, source: Any = None) -> Any:
   except (arrow.ArrowException, OSError) as error:
     raise tables.unreadable(file.path, "Parquet", error) from None
   metadata = opened.metadata
-  if metadata.num_row_groups and metadata.row_group(0).column(0).file_path:
+  group = metadata.row_group(0) if metadata.num_row_groups else None
+  if group and group.num_columns and group.column(0).file_path:
     opened.close()
     raise tables.unreadable(
       file.path, "Parquet", ValueError("a summary of other files")

@@ -51,8 +51,17 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   """Checks that rows have what documents need.
 
   Raises:
-    BadInput: If a column is missing.
+    BadInput: If a column is missing, or there are two of its name.
   """
+  for key in options.keys:
+    name = key if key in schema.names else key.partition(".")[0]
+    if (count := schema.names.count(name)) > 1:
+      raise errors.BadInput(
+        path,
+        f"must have one column {name!r}, got {count}.",
+        "Rename the others, or leave the file out with --exclude.",
+        "no column",
+      )
   for key, flag in options.required_keys.items():
     if _path(schema, key) is None:
       names = []

@@ -68,7 +68,7 @@ def write(
   # Checked before it is a `Path`, for which a URL is a relative path.
   opening.open_local(path)
   path = pathlib.Path(path)
-  check = functools.partial(check_destination, path, overwrite)
+  check = functools.partial(check_destination, overwrite=overwrite)
   with publish.new_directory(path, check) as staging:
     write_files(
       store,

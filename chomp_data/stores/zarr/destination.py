@@ -116,8 +116,8 @@ class _Directory(Destination):
   def __init__(self, path: str | os.PathLike[str]):
     opening.open_local(path)
     self.path: str = os.fspath(path)
-    self.local: pathlib.Path = pathlib.Path(path)
-    self.work: str = f"{os.path.abspath(path)}.partial"
+    self.local: pathlib.Path = publish.target(pathlib.Path(path))
+    self.work: str = f"{os.path.abspath(self.local)}.partial"
     self.shards: str = f"{self.work}/store"
 
   def holds_store(self) -> bool:

@@ -436,7 +436,7 @@ def write_store(
   with (
     publish.new_directory(
       pathlib.Path(path),
-      functools.partial(check_destination, pathlib.Path(path), overwrite),
+      functools.partial(check_destination, overwrite=overwrite),
     ) as staging,
     StoreWriter(
       staging,
