@@ -85,7 +85,8 @@ def make_iterator(
     sharding: Of a batch [global_batch_size, seq_len]; fields of lower rank
       take its first axes. Also a mapping by rank or by field name. None puts
       batches on the default device.
-    operations: More transforms over process-local batches.
+    operations: More transforms over process-local batches. A `RandomMap` is
+      called for each row, [1, ...], with a generator of seed, step and row.
     step: The step of its first batch.
     allow_input_change: Fields of config.data, by dotted path, that may be
       others in a state that it is set to.

@@ -228,6 +228,25 @@ class BatchSource:
         for i in range(len(steps))
       ]
 
+  def rows_of(self, steps: range) -> list[np.ndarray]:
+    """Returns which planned rows of its global batch each step's rows are.
+
+    Args:
+      steps: As in `read`.
+
+    Returns:
+      int64[R] of each step.
+    """
+    with self._lock:
+      planned = self._planned_of(steps, self._group_of(steps[0]))
+      bucket = self._plan.buckets[planned.bucket]
+      if planned.rows is not None:
+        return list(planned.rows.reshape(len(steps), -1))
+      rows = np.arange(bucket.batch_size)
+      if self.local.rows is not None:
+        rows = np.asarray(self.local.rows[bucket.name])
+      return [rows] * len(steps)
+
   def __repr__(self) -> str:
     # Grain's own states hold these names.
     name = "BucketBatches" if self._plan.by_bucket else "BatchSource"
@@ -461,9 +480,9 @@ class StepSampler:
     Args:
       first_step: The first step handed out.
       num_steps: Steps of the run.
-      seed: Seeds each step's generator for random transforms, or None where
-        there are none: making one costs more than planning a row.
-      steps: Which data step each step is: its generator is of that one. None
+      seed: Seeds the generators for random transforms, or None where there are
+        none: making one costs more than planning a row.
+      steps: Which data step each step is: its generators are of that one. None
         is the same.
     """
     self._first_step = first_step
@@ -482,21 +501,32 @@ class StepSampler:
   def __getitem__(self, index: int) -> grain.RecordMetadata:
     if not 0 <= index < len(self):
       raise IndexError(f"index must be below {len(self)}, got {index}.")
-    step = self._first_step + index
-    rng = self.generator(step) if self.has_generators else None
-    return grain.RecordMetadata(index=index, record_key=step, rng=rng)
+    return grain.RecordMetadata(
+      index=index, record_key=self._first_step + index
+    )
 
   @property
   def has_generators(self) -> bool:
-    """Whether steps have generators for random transforms."""
+    """Whether rows have generators for random transforms."""
     return self._seed is not None
 
-  def generator(self, step: int) -> np.random.Generator:
-    """Returns a step's generator, in its first state."""
+  def generators(
+    self, step: int, rows: np.ndarray
+  ) -> list[np.random.Generator]:
+    """Returns the generators of rows of a step, in their first state.
+
+    Args:
+      step: The step.
+      rows: int64[R], the planned rows of its global batch.
+    """
     assert self._seed is not None
     data_step = self._steps.data_step(step)
     key = hashing.fold_key(self._seed, "step", data_step)
-    return np.random.Generator(np.random.Philox(key=key))
+    # Each has 2**192 blocks of the step's stream to itself.
+    return [
+      np.random.Generator(np.random.Philox(key=key, counter=row << 192))
+      for row in rows.tolist()
+    ]
 
   def __repr__(self) -> str:
     return f"StepSampler({self._first_step}, seed={self._seed})"

@@ -21,7 +21,7 @@ def data_loader(
   *,
   first_step: int = 0,
   seed: int = 0,
-  operations: Sequence[grain.transforms.Map] = (),
+  operations: Sequence[step_records.Transform] = (),
   worker_count: int = 0,
 ) -> grain.DataLoader:
   """Returns a Grain loader of one process's batches.
@@ -30,7 +30,7 @@ def data_loader(
     source: The batches.
     first_step: The step of its first record.
     seed: Seeds random transforms.
-    operations: Transforms over whole batches.
+    operations: Transforms over batches; a random one is called row by row.
     worker_count: Child processes that read; 0 reads in this one.
 
   Returns:
@@ -55,6 +55,7 @@ def data_loader(
   }
   if not worker_count:
     return step_records.StepLoader(source, sampler, operations, **options)
+  source, operations = step_records.of_workers(source, sampler, operations)
   return workers.WorkerLoader(
     data_source=source,
     sampler=sampler,

@@ -24,6 +24,8 @@ import grain
 import numpy as np
 
 from chomp_data.loading import batches
+from chomp_data.loading import reads as reads_lib
+from chomp_data.plans import certifying
 
 Transform = grain.transforms.Map | grain.transforms.RandomMap
 
@@ -39,13 +41,14 @@ class _Record:
   Attributes:
     steps: The steps.
     batches: Of each step; fewer where a transform failed.
-    generators: Of each step, for random transforms; None where there are none.
+    generators: Of each row of each step, for random transforms; None where
+      there are none.
     error: What a transform raised, of the step after the last batch.
   """
 
   steps: range
   batches: list[Any]
-  generators: list[np.random.Generator] | None = None
+  generators: list[list[np.random.Generator]] | None = None
   error: Exception | None = None
 
 
@@ -65,7 +68,10 @@ class _Records:
     steps = self.steps(int(index))
     generators = None
     if self._sampler.has_generators:
-      generators = [self._sampler.generator(step) for step in steps]
+      generators = [
+        self._sampler.generators(step, rows)
+        for step, rows in zip(steps, self._source.rows_of(steps), strict=True)
+      ]
     return _Record(steps, self._source.read(steps), generators)
 
   def steps(self, step: int) -> range:
@@ -136,10 +142,70 @@ class _EachStep(grain.transforms.Map):
     return dataclasses.replace(element, batches=out)
 
   def _applied(self, batch: Any, record: _Record, i: int) -> Any:
-    if isinstance(self._operation, grain.transforms.RandomMap):
-      assert record.generators is not None
-      return self._operation.random_map(batch, record.generators[i])
-    return self._operation.map(batch)
+    if not isinstance(self._operation, grain.transforms.RandomMap):
+      return self._operation.map(batch)
+    assert record.generators is not None
+    # Row by row: which rows a process holds then changes none of them.
+    rows = []
+    for row, rng in enumerate(record.generators[i]):
+      element = {name: value[row : row + 1] for name, value in batch.items()}
+      mapped: Any = self._operation.random_map(element, rng)
+      for name, value in mapped.items():
+        if len(value) != 1:
+          raise ValueError(
+            f"`{type(self._operation).__name__}.random_map` must return fields"
+            f" of one row, [1, ...], got {len(value)} rows of {name!r}. It is"
+            " called for each row of a batch: take sizes from the element."
+          )
+      rows.append(mapped)
+    return {
+      name: np.concatenate([row[name] for row in rows]) for name in rows[0]
+    }
+
+
+class _Batch(grain.transforms.Map):
+  """Returns the batch of a record of one step."""
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: _Record
+  ) -> Any:
+    if element.error is not None:
+      raise element.error
+    return element.batches[0]
+
+
+class _OfWorkers(_Records):
+  """Records of one step, whose batches loader workers hand over."""
+
+  @property
+  def reads(self) -> reads_lib.Reads:
+    """What was read, by source."""
+    return self._source.reads
+
+  def certificate_sums(self, step: int) -> certifying.Sums:
+    """Returns what a step holds that was read a moment ago, as sums."""
+    return self._source.certificate_sums(step)
+
+  def __repr__(self) -> str:
+    return repr(self._source)  # Grain's own states hold it.
+
+
+def of_workers(
+  source: batches.BatchSource,
+  sampler: batches.StepSampler,
+  operations: Sequence[Transform],
+) -> tuple[Any, Sequence[Transform]]:
+  """Returns a source and transforms for a loader with workers.
+
+  Args:
+    source: Batches by step.
+    sampler: The steps, with generators where transforms are random.
+    operations: Transforms over the batch of a step.
+  """
+  if not sampler.has_generators:
+    return source, operations
+  each = [_EachStep(operation) for operation in operations]
+  return _OfWorkers(source, sampler), [*each, _Batch()]
 
 
 class StepLoader(grain.DataLoader):

@@ -332,6 +332,41 @@ def test_random_transforms_are_those_of_single_steps(
   assert max(map(len, records)) == 1
 
 
+@pytest.mark.parametrize("name", ["edits_of_mix", "lengths_weighted"])
+@pytest.mark.parametrize(
+  "workers", [0, pytest.param(1, marks=pytest.mark.slow)]
+)
+def test_random_transforms_do_not_depend_on_processes(pipe, workers):
+  def read(part=slice(None)):
+    rows = {b.name: np.arange(b.batch_size)[part] for b in pipe.buckets}
+    loader = pipe.data_loader(rows, operations=[_Noise()], worker_count=workers)
+    return list(itertools.islice(loader, runs.FIRST))
+
+  whole = read()
+  for part in (slice(0, None, 2), slice(1, None, 2)):
+    for batch, wanted in zip(read(part), whole, strict=True):
+      same(batch, {name: value[part] for name, value in wanted.items()})
+  drawn = np.concatenate([batch["noise"] for batch in whole])
+  assert len(np.unique(drawn)) > 0.99 * len(drawn)
+
+
+def test_balanced_rows_keep_what_random_transforms_draw(root):
+  data = {**runs.data_of("bin_ffd_block", root), "balance": "attention"}
+  planned, dealt = (
+    chomp_data.build({**data, "balance_shards": shards}) for shards in (1, 2)
+  )
+  with (
+    chomp_data.make_iterator(planned, operations=[_Noise()]) as one,
+    chomp_data.make_iterator(dealt, operations=[_Noise()]) as two,
+  ):
+    moved = 0
+    for step, batch, wanted in zip(range(runs.FIRST), two, one, strict=False):
+      order = dealt.row_order(step)
+      moved += (order != np.arange(len(order))).any()
+      same(batch, {name: value[order] for name, value in wanted.items()})
+  assert moved
+
+
 def test_a_state_holds_what_the_plan_says_of_its_step(pipe):
   count = runs.last_of(pipe, runs.FIRST)
   with chomp_data.make_iterator(pipe) as iterator:

@@ -43,21 +43,26 @@ class Where(grain.transforms.Map):
 
 class RandomWhere(grain.transforms.RandomMap):
   def random_map(self, element, rng):
-    return {**Where().map(element), "noise": rng.integers(9, size=8)}
+    return {**Where().map(element), "noise": rng.integers(9, size=1)}
 
 
-@pytest.mark.parametrize("operation", [Where(), RandomWhere()])
+@pytest.mark.parametrize(
+  ("operation", "rows"), [(Where(), 8), (RandomWhere(), 1)]
+)
 @pytest.mark.parametrize(
   "workers", [0, pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_transforms_see_one_step_within_grains_next(data, workers, operation):
+def test_transforms_see_one_step_within_grains_next(
+  data, workers, operation, rows
+):
+  """A random one sees each of its rows by itself."""
   data = {**data, "worker_count": workers}
   with iterators.make_iterator(data, operations=[operation]) as iterator:
     batches = [jax.device_get(batch) for batch in iterator]
   assert len(batches) == 26
   for batch in batches:
     assert batch["within_grain"].all()
-    assert batch["rows"].tolist() == [8] * 8
+    assert batch["rows"].tolist() == [rows] * 8
     assert (batch["in_worker"] == bool(workers)).all()
 
 

@@ -26,18 +26,20 @@ class Counted(grain.transforms.Map):
 
 class Noise(grain.transforms.RandomMap):
   def random_map(self, element, rng):
-    return {**element, "noise": rng.integers(2**32)}
+    return {**element, "noise": rng.integers(2**32, size=1)}
 
 
 class More(grain.transforms.RandomMap):
   """Continues with the generator of the transform before it."""
 
   def random_map(self, element, rng):
-    return {**element, "more": rng.integers(2**32)}
+    return {**element, "more": rng.integers(2**32, size=1)}
 
 
 class Source:
   """Batches that are their step, read `size` at once."""
+
+  rows = None
 
   def __init__(self, size=1, broken=None):
     self._size, self._broken = size, broken
@@ -58,7 +60,12 @@ class Source:
     if self._broken in steps:
       raise KeyError("broken")
     self.records.append(steps)
-    return [{"step": np.asarray(step)} for step in steps]
+    if self.rows is None:
+      return [{"step": np.asarray(step)} for step in steps]
+    return [{"step": np.full(len(self.rows), step)} for step in steps]
+
+  def rows_of(self, steps):
+    return [np.asarray(self.rows)] * len(steps)
 
   def __getitem__(self, step):
     return self.read(range(step, step + 1))[0]
@@ -81,12 +88,9 @@ def loader(size, first_step=0, operations=COUNTED, broken=None):
     return feed.data_loader(
       Source(size, broken), first_step=first_step, operations=operations
     )
-  random = any(
-    isinstance(own, grain.transforms.RandomMap) for own in operations
-  )
   return grain.DataLoader(
     data_source=Source(broken=broken),
-    sampler=batches.StepSampler(first_step, STEPS, 0 if random else None),
+    sampler=batches.StepSampler(first_step, STEPS),
     operations=operations,
     worker_count=0,
     shard_options=grain.sharding.NoSharding(),
@@ -190,19 +194,43 @@ def test_an_error_of_a_transform_is_that_of_its_step(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_random_transforms_have_the_generator_of_a_step(size):
+def test_random_transforms_have_the_generators_of_a_steps_rows(
+  size, monkeypatch
+):
   operations = (Noise(), Counted(), More())
 
-  def drawn(size, first_step=0):
-    found = loader(size, first_step, operations)
-    return [(int(b["noise"]), int(b["more"])) for b in found]
+  def loader_of(rows, first_step=0):
+    monkeypatch.setattr(Source, "rows", rows)
+    return loader(size, first_step, operations)
 
-  wanted = drawn(None)
-  assert len({number for own in wanted for number in own}) == 2 * STEPS
-  assert drawn(size) == wanted
-  assert drawn(size, 5) == wanted[5:]
-  it = iter(loader(size, operations=operations))
+  def drawn(*of):
+    return np.array(
+      [np.stack([b["noise"], b["more"]], 1) for b in loader_of(*of)]
+    )
+
+  wanted = drawn([0, 1, 2, 3])
+  assert wanted.shape == (STEPS, 4, 2)
+  assert len(np.unique(wanted)) == wanted.size
+  for rows in ([0, 1], [3], [2, 0]):
+    assert (drawn(rows) == wanted[:, rows]).all()
+  assert (drawn([1, 3], 5) == wanted[5:, [1, 3]]).all()
+  it = iter(loader_of([1]))
   for done in range(STEPS):
-    again = iter(loader(None, operations=operations))
+    again = iter(loader_of([1]))
     again.set_state(it.get_state())
-    assert int(next(again)["more"]) == int(next(it)["more"]) == wanted[done][1]
+    assert next(again)["more"] == next(it)["more"] == wanted[done, 1, 1]
+
+
+class Batchwide(grain.transforms.RandomMap):
+  def random_map(self, element, rng):
+    return {**element, "noise": rng.integers(9, size=4)}
+
+
+def test_a_random_transform_that_returns_more_than_its_row_is_an_error(
+  monkeypatch,
+):
+  monkeypatch.setattr(Source, "rows", [0, 1, 2, 3])
+  with pytest.raises(
+    ValueError, match=r"`Batchwide\.random_map` must return.*4 rows of 'noise'"
+  ):
+    next(iter(loader(1, operations=[Batchwide()])))
