@@ -75,6 +75,7 @@ class BatchesTrail:
     self, plan: batches_plan.BatchesPlan, source: str, document: int
   ):
     """Looks up the samples of the document in each bucket."""
+    self._plan = plan
     self._schedule = plan.schedule
     self._dataset = plan.source_names.index(source)
     samples = plan.datasets[source].samples_of(np.asarray([document]))
@@ -95,7 +96,7 @@ class BatchesTrail:
     )
 
   def _in_bucket(self, bucket: int, data_step: int) -> Iterator[Place]:
-    order, first = self._schedule.part_at(self._dataset, bucket, data_step)
+    order, first = self._part_at(bucket, data_step)
     for number in itertools.count(first // order.num_batches):
       places, rows = self._epoch(order, bucket, number)
       low = int(np.searchsorted(places, first))
@@ -106,7 +107,7 @@ class BatchesTrail:
         return
 
   def _back_in_bucket(self, bucket: int, data_step: int) -> Iterator[Place]:
-    order, last = self._schedule.part_at(self._dataset, bucket, data_step)
+    order, last = self._part_at(bucket, data_step)
     for number in range(last // order.num_batches, -1, -1):
       places, rows = self._epoch(order, bucket, number)
       high = int(np.searchsorted(places, last))
@@ -114,6 +115,14 @@ class BatchesTrail:
       yield from zip(
         data_steps[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
       )
+
+  def _part_at(
+    self, bucket: int, data_step: int
+  ) -> tuple[batch_order.BatchOrder, int]:
+    """Returns the order of a bucket's samples, and the place in it."""
+    # The step after the last one may lie behind a skip that passes the end.
+    step = self._plan.within(data_step)
+    return self._schedule.part_at(self._dataset, bucket, step)
 
   def _epoch(
     self, order: batch_order.BatchOrder, bucket: int, epoch: int

@@ -120,3 +120,22 @@ def test_visits_are_those_of_every_step_planned(paths):
     check(pipe, middle)
 
   law()
+
+
+@pytest.mark.parametrize("kind", ["rows", "length"])
+def test_visits_where_a_skip_passes_the_end_of_the_run(paths, kind):
+  """Before the step after the last one are all visits, and none from it on."""
+  data = {
+    "epochs": 1,
+    "sources": {"web": {"store": paths["web"]}},
+    "skip": ((4, 1_000),),
+  }
+  if kind == "rows":
+    data |= {"seq_len": 16, "global_batch_size": 4}
+  else:
+    lengths = {"lengths": (8, 16, 32), "tokens_per_batch": 64}
+    data["buckets"] = {"kind": "length", **lengths}
+    data["remainder"] = "pad"
+  pipe = pipeline.build(data)
+  assert pipe.num_steps == 4
+  check(pipe, 4)
