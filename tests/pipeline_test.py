@@ -78,7 +78,7 @@ def test_several_bad_fields_are_listed_in_one_error_before_data_is_read():
   ("changes", "message"),
   [
     ({"sources": None}, r"config\.data\.sources.*got None"),
-    ({"sources": {}}, r"tools/prepare.py"),
+    ({"sources": {}}, "chomp-prepare"),
     ({"seq_len": "long"}, r"seq_len.*got 'long'"),
     ({"seq_len": True}, r"seq_len.*got True"),
     ({"seed": 2**63}, r"seed.*got 9223372036854775808"),

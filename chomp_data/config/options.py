@@ -550,7 +550,7 @@ class SourceOptions(schema.Options):
 
   store: _Stores = schema.required(  # noqa: RUF009 (a rule)
     schema.Rule(
-      "the path of a store, as tools/prepare.py makes one, or a list of"
+      "the path of a store, as chomp-prepare makes one, or a list of"
       " distinct ones",
       _paths,
     )
@@ -794,8 +794,7 @@ def known(data: Any) -> schema.Section:
     is_required=True,
     rule="a section with one entry for each source",
     fix=(
-      f"Set `{PATH}.sources.<name>.store` to a directory made by"
-      " tools/prepare.py."
+      f"Set `{PATH}.sources.<name>.store` to a directory made by chomp-prepare."
     ),
   )
   mix = schema.Section(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a config that tools/train.py reads beside `config.data`."""
+"""The sections of a config that chomp-train reads beside `config.data`."""
 
 from collections.abc import Mapping
 import dataclasses

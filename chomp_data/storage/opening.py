@@ -79,7 +79,7 @@ def open_local(path: str | os.PathLike[str]) -> pathlib.Path:
     raise errors.StoreError(
       f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
       " a local disk; in object stores (s3://, gs:// and az://) stores of"
-      " tools/prepare.py are read and written, Megatron corpora and Levanter"
+      " chomp-prepare are read and written, Megatron corpora and Levanter"
       " caches are read where they are, and `chomp-stores convert` makes a"
       " store of ArrayRecord data."
     )

@@ -377,7 +377,7 @@ def from_source(
 ) -> SourceStore:
   """Makes a store of a Grain source; reads no element.
 
-  Batches are those of a store of tools/prepare.py of the same documents. There
+  Batches are those of a store of chomp-prepare of the same documents. There
   are no checksums: that the source returns the same tokens under the same
   `fingerprint` is the user's to guarantee.
 

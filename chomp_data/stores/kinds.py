@@ -92,7 +92,7 @@ STORE_KINDS: dict[str, StoreKind] = {
 # No kind of a store of documents, but what people have.
 _SAVED = (
   "what `save_to_disk` wrote. Of this, arrays are read in buckets of kind"
-  " 'resolution'; of texts, make a store with tools/prepare.py from the JSON"
+  " 'resolution'; of texts, make a store with chomp-prepare from the JSON"
   " lines that the dataset's `to_json` writes."
 )
 
@@ -121,7 +121,7 @@ def open_store(
     cache_bytes: Most decoded bytes kept of each compressed array.
     **options: What the data does not say of itself, by its kind:
       `array_record=ArrayRecordOptions(...)`, or a mapping of their fields. None
-      of it for stores of tools/prepare.py.
+      of it for stores of chomp-prepare.
 
   Returns:
     The store.

@@ -40,7 +40,7 @@ def verify_store(
   store = kinds.open_store(path)
   if not isinstance(store, zarr_store.ZarrStore):
     raise errors.StoreError(
-      f"{path} must be a store of tools/prepare.py to be verified, got a"
+      f"{path} must be a store of chomp-prepare to be verified, got a"
       f" {type(store).__name__}. Prepare a store from it."
     )
   opened = store.arrays

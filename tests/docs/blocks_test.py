@@ -164,6 +164,9 @@ def around_training(names, found):
   yield
   steps = names["batches"].step
   assert steps > 100
+  store = chomp_data.open_store("data/web")
+  lengths = np.concatenate([part for _, part in store.iter_lengths()])
+  assert names["targets"] == np.maximum(lengths - 1, 0).sum()
   assert set(seen) == {(4, 64)}
   assert len(seen) == 2 * steps
   # The loop with checkpoints, run again, begins at the newest one.

@@ -138,5 +138,5 @@ def load_tokenizer(store: "stores.Store") -> base.Tokenizer:
     return tokenizer
   raise stores.StoreError(
     f"The tokenizer of {store.path} must be in the store to decode tokens, got"
-    f" kind {info.kind!r}. Prepare the store with tools/prepare.py."
+    f" kind {info.kind!r}. Prepare the store with chomp-prepare."
   )

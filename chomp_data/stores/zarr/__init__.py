@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of tools/prepare.py: zarr arrays and a manifest."""
+"""Stores of chomp-prepare: zarr arrays and a manifest."""

@@ -283,7 +283,7 @@ def parse(data: bytes, path: str) -> Manifest:
   if not isinstance(values, dict) or values.get("format") != FORMAT:
     raise errors.StoreError(
       f"{path} must have format {FORMAT!r}, got another file. Give the"
-      " directory that tools/prepare.py wrote."
+      " directory that chomp-prepare wrote."
     )
   schema = values.get("schema")
   if type(schema) is not int or schema not in SCHEMAS:

@@ -259,15 +259,15 @@ def _no_manifest(files: storage.Storage) -> errors.StoreError:
     return errors.StoreError(
       f"{files.path} must hold {manifest_lib.FILE}, which is written last, got"
       " no such object. It is not a store, or an unfinished one: correct the"
-      " URL, run tools/prepare.py again, or say what else it is in a section"
+      " URL, run chomp-prepare again, or say what else it is in a section"
       " `megatron` or `levanter`."
     )
   if not path.is_dir():
     return errors.StoreError(
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
-      " chomp-prepare (tools/prepare.py), or correct the path."
-      + _closest_name(path)
+      " chomp-prepare (`make prepare-mix` makes those of the shipped configs,"
+      " in a checkout), or correct the path." + _closest_name(path)
     )
   file = path / manifest_lib.FILE
   if file.is_symlink():
@@ -278,7 +278,7 @@ def _no_manifest(files: storage.Storage) -> errors.StoreError:
   return errors.StoreError(
     f"{path} must hold {manifest_lib.FILE}, which is written last, got"
     f" {sorted(os.listdir(path))[:5]}. It is not a store, or an unfinished"
-    " one: run tools/prepare.py again."
+    " one: run chomp-prepare again."
   )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of tools/prepare.py: zarr arrays and a manifest, in a directory."""
+"""Stores of chomp-prepare: zarr arrays and a manifest, in a directory."""
 
 from collections.abc import Callable
 import dataclasses
@@ -17,13 +17,13 @@ from chomp_data.stores.zarr import zarr_opening
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class _Opened(base.Opened):
-  """The parts of a store of tools/prepare.py, and its arrays."""
+  """The parts of a store of chomp-prepare, and its arrays."""
 
   arrays: zarr_opening.OpenedZarr
 
 
 class ZarrStore(base.Store):
-  """A store of tools/prepare.py, read only. Made by `open_zarr`."""
+  """A store of chomp-prepare, read only. Made by `open_zarr`."""
 
   def _open(self) -> _Opened:
     if opening.open_storage(self._path).directory is not None:
@@ -87,7 +87,7 @@ def _tokenizer_file(
 def open_zarr(
   path: str | os.PathLike[str], cache_bytes: int = base.DEFAULT_CACHE_BYTES
 ) -> ZarrStore:
-  """Opens a store of tools/prepare.py; reads its manifest, no token.
+  """Opens a store of chomp-prepare; reads its manifest, no token.
 
   Args:
     path: Its directory.
