@@ -120,6 +120,32 @@ def _resized(
   return dataclasses.replace(run, data=data)
 
 
+def with_sizes_of(
+  run: options_lib.RunOptions, fingerprint: Mapping[str, Any]
+) -> options_lib.RunOptions:
+  """Returns a run with the batch sizes of a job that was resized.
+
+      global_batch_size 8, state ((0, 8), (20, 16)) -> ((0, 8), (20, 16))
+
+  Args:
+    run: The options of the config that the job began with, or had in between.
+    fingerprint: The fingerprint of the job's newest state.
+
+  Returns:
+    The options with the state's batch sizes if `global_batch_size` is one of
+    them; else the same object.
+  """
+  if run.kind != "rows" or run.data.batch_size_schedule is not None:
+    return run
+  sizes = edits.steps_of(fingerprint).sizes
+  if run.data.global_batch_size not in [size for _, size in sizes[:-1]]:
+    return run
+  data = dataclasses.replace(
+    run.data, global_batch_size=None, batch_size_schedule=sizes
+  )
+  return dataclasses.replace(run, data=data)
+
+
 def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:
   """Returns the first epoch of a source that has not begun before a step.
 

@@ -80,13 +80,18 @@ class JobState:
         return run
     run = pipeline.continued(pipe, self.fingerprint, self.saved_step)
     lines = differences(run, self.fingerprint, self.saved_step)
+    options = joining.with_sizes_of(pipe.run_options, self.fingerprint)
+    if lines and options is not pipe.run_options:
+      pipe = pipeline.Pipeline(options)
+      run = pipeline.continued(pipe, self.fingerprint, self.saved_step)
+      lines = differences(run, self.fingerprint, self.saved_step)
     if not lines:
       return run
     raise errors.StateError(
       f"the config must be that of the job's checkpoint of step"
       f" {self.saved_step}, got another:\n  "
       + "\n  ".join(lines)
-      + "\nGive the config and the options that the job was started with."
+      + "\nGive the config and the options that the job was last resumed with."
     )
 
 

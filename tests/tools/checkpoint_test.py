@@ -95,6 +95,24 @@ def test_a_step_is_shown_as_the_job_had_it(job, of, step):
     ]
 
 
+@pytest.mark.parametrize("tool", ["trace", "inspect_batches"])
+def test_the_config_of_a_job_from_before_its_size_changed_will_do(job, tool):
+  """The sizes before and after the change are those of the state."""
+  config, pipe, directory = job
+  flags = ["--plan_only"] if tool == "inspect_batches" else []
+  asked = [f"--checkpoint={directory}/checkpoints/20", "--step=10:14", *flags]
+  first = records(tool, config, *asked, "--config.data.global_batch_size=5")
+  assert first == records(tool, config, *asked)
+  assert {own["step"]: own["row"] + 1 for own in first} == {
+    step: pipe.plan(step).num_rows for step in range(10, 14)
+  }
+  ran = in_process.run_tool(
+    tool, f"--config={config}", "--config.data.global_batch_size=4", *asked
+  )
+  assert ran.returncode == 1
+  assert "options that the job was last resumed with." in ran.stderr
+
+
 def test_a_job_that_is_through_shows_its_last_step(job, tmp_path):
   config, _, _ = job
   last = pipeline.build(files.load_config(str(config)).data).num_steps - 1
