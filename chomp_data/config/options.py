@@ -535,7 +535,8 @@ class SourceOptions(schema.Options):
     joined: The epoch of the source at which each store joined; None is the
       first epoch for all, unless the state that the run resumes from says
       otherwise.
-    weight: Share of the source in a mix without `mix.weights`; None is 1.
+    weight: Share of the source in a mix without `mix.weights`; None is 1, and
+      0 none before a stage of `mix.stages` that names the source.
     max_epochs: Passes over the source in a mix; None uses the run's `epochs`.
     cache_dir: A local directory that caches chunks of a store at a URL, shared
       by all processes and runs that name it; None caches none on disk.
@@ -801,7 +802,7 @@ def known(data: Any) -> schema.Section:
     run.mix,
     others=_others(run.mix, [run.mix for run in KINDS.values()]),
     check=lambda mix, path: _mix_problems(mix, path, name, entries),
-    is_optional=name == "rows" and len(entries) < 2,
+    is_optional=name == "rows" and len(entries) < 2 and not _waits(entries),
   )
   others = _others(run.fields, [run.fields for run in KINDS.values()])
   sections = {"buckets": buckets, "mix": mix, "sources": sources}
@@ -999,6 +1000,14 @@ def plain(data: Any) -> Any:
         f" not ({error}). Set it on the command line or in the file."
       ]
     ) from error
+
+
+def _waits(sources: Mapping[str, Any]) -> bool:
+  """Whether some source has weight 0: it waits for a stage of the mix."""
+  return any(
+    isinstance(source, Mapping) and mix_options.is_zero(source.get("weight"))
+    for source in sources.values()
+  )
 
 
 def _mix_problems(

@@ -309,7 +309,8 @@ def refusal(
     new_source = (
       f" To add `{added[0]}` to a running job, keep the stages that began and"
       f" append one to `mix.stages` that weighs it, from data step {at} on or"
-      " later."
+      f" later; where weights are in `sources.<name>.weight`, set that of"
+      f" `{added[0]}` to 0, so that it has no rows before."
     )
 
   def text(in_command: bool) -> str:

@@ -75,10 +75,20 @@ def _is_weight(weight: float) -> bool:
     return False
 
 
+def is_zero(weight: Any) -> bool:
+  """Whether a source of this weight has no rows before a stage names it.
+
+  Args:
+    weight: `sources.<name>.weight`, also of a config that is not checked yet.
+  """
+  is_number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
+  return is_number and weight == 0
+
+
 def _weight(value: Any) -> float:
-  """Returns one weight, above 0."""
+  """Returns the weight of a source: 0 where only stages weigh it."""
   ((_, weight),) = _weights({"source": value})
-  if not _is_weight(weight):
+  if not is_zero(weight) and not _is_weight(weight):
     raise ValueError
   return weight
 
@@ -177,7 +187,7 @@ def _unless_none(rule: schema.Rule) -> schema.Rule:
 
 
 WEIGHTS = _unless_none(schema.Rule(_WEIGHTS_TEXT, _weights))
-WEIGHT = schema.optional(schema.Rule("a finite number above 0", _weight))
+WEIGHT = schema.optional(schema.Rule("0 or a finite number above 0", _weight))
 STAGES = _unless_none(
   schema.Rule(
     "a list of (from_step, weights), steps whole, rising and at most"
@@ -192,6 +202,32 @@ _STATE = schema.optional(
     _resume_state,
   )
 )
+
+
+def _zero_problems(
+  source_weights: Mapping[str, float | None], stages: Stages
+) -> list[str]:
+  """Returns a line for sources of weight 0 that no stage names, or if all are.
+
+  Args:
+    source_weights: `sources.<name>.weight` of every source.
+    stages: As `STAGES` has converted them.
+  """
+  zero = sorted(n for n, weight in source_weights.items() if is_zero(weight))
+  in_stages = {name for _, weights in stages for name, _ in weights}
+  idle = [name for name in zero if name not in in_stages]
+  if idle:
+    return [
+      "sources.<name>.weight may be 0 only where a stage of `mix.stages` names"
+      f" the source, got 0 for {', '.join(idle)}, which none names. Append a"
+      " stage that does, or give a weight above 0."
+    ]
+  if zero and len(zero) == len(source_weights):
+    return [
+      "sources.<name>.weight must be above 0 for some source, got 0 for"
+      f" {', '.join(zero)}. Give a weight to those of step 0."
+    ]
+  return []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -242,7 +278,8 @@ class MixFields(schema.Options):
     """Returns every stage from step 0 on, with exact weights.
 
     Args:
-      source_weights: `sources.<name>.weight` of every source.
+      source_weights: `sources.<name>.weight` of every source. One of weight 0
+        has no rows before a stage that names it.
     """
     first = dict(self.weights) if self.weights else None
     stages: list[tuple[int, Weights]] = list(self.stages or ())
@@ -251,6 +288,7 @@ class MixFields(schema.Options):
         first = {
           name: 1 if weight is None else weight
           for name, weight in source_weights.items()
+          if not is_zero(weight)
         }
       stages.insert(0, (0, tuple(first.items())))
     return exact_stages(stages)
@@ -280,6 +318,7 @@ class MixFields(schema.Options):
         f" sources.<name>.weight, got both (of {', '.join(sorted(weighted))})."
         " Keep one."
       )
+    problems += _zero_problems(source_weights, later)
     stages = [("weights", self.weights or ())]
     stages += [
       (f"stages[{i}]", weights) for i, (_, weights) in enumerate(later)

@@ -623,7 +623,11 @@ def _steps_of(
   problems = options.problems(path, source_weights)
   problems += mix_options.weight_problems(
     "source_weights",
-    tuple((n, w) for n, w in source_weights.items() if w is not None),
+    tuple(
+      (name, weight)
+      for name, weight in source_weights.items()
+      if weight is not None and not mix_options.is_zero(weight)
+    ),
   )
   lengths = {name: part.seq_len for name, part in parts.items()}
   if len(set(lengths.values())) > 1:

@@ -328,11 +328,79 @@ def test_advice_on_stages_is_in_data_steps(paths):
   ) in text
   assert (
     "To add `sources.splice` to a running job, keep the stages that began and"
-    " append one to `mix.stages` that weighs it, from data step 13 on or later."
+    " append one to `mix.stages` that weighs it, from data step 13 on or later;"
+    " where weights are in `sources.<name>.weight`, set that of"
+    " `sources.splice` to 0, so that it has no rows before."
   ) in text
   with pytest.raises(state_lib.StateError):
     resumed_with(12)
   resumed_with(13)
+
+
+@pytest.mark.parametrize("kind", ["token_balanced", "weighted"])
+def test_a_source_of_weight_0_joins_a_run_whose_sources_have_weights(
+  paths, kind
+):
+  """Weights in `sources` need no other form when a stage is appended."""
+  weights = {"bins": 0.7, "stream": 0.3}
+
+  def weighed(stages, **weights):
+    data = config(paths, tuple(weights), mix={"kind": kind, "stages": stages})
+    for name, weight in weights.items():
+      data["sources"][name]["weight"] = weight
+    return data
+
+  stages = [(8, {"bins": 0.5, "stream": 0.3, "splice": 0.2})]
+  before, after = weighed(None, **weights), weighed(stages, **weights, splice=0)
+  state = state_at(before, 8)
+  pipe = pipeline.build(after)
+  with iterators.make_iterator(after) as it:
+    it.set_state(state)
+    assert hashes(it, 6) == every_batch(pipe)[8:14]
+  assert every_batch(pipe)[:8] == every_batch(pipeline.build(before))[:8]
+  assert pipe.accounts.at(8)["splice"].rows == 0
+  assert pipe.accounts.at(14)["splice"].rows > 0
+  # It is the run that `mix.weights` makes.
+  other = config(
+    paths, mix={"kind": kind, "weights": weights, "stages": stages}
+  )
+  assert pipeline.build(other).fingerprint == pipe.fingerprint
+
+  with (
+    iterators.make_iterator(weighed(stages, **weights, splice=None)) as it,
+    pytest.raises(state_lib.StateError) as caught,
+  ):
+    it.set_state(state)
+  assert "set that of `sources.splice` to 0" in str(caught.value)
+
+
+def test_weight_0_in_buckets_is_the_run_that_mix_weights_makes(paths):
+  weights = {"bins": 0.7, "stream": 0.3}
+  stages = [(4, {"bins": 0.5, "splice": 0.5})]
+
+  def built(weights_of_mix, **weights_of_sources):
+    sources = {
+      name: {"store": str(paths[name])} for name in (*weights, "splice")
+    }
+    for name, weight in weights_of_sources.items():
+      sources[name]["weight"] = weight
+    return pipeline.build(
+      {
+        "buckets": {
+          "kind": "length",
+          "lengths": (32, 64),
+          "tokens_per_batch": 64,
+        },
+        "epochs": 9,
+        "sources": sources,
+        "mix": {"weights": weights_of_mix, "stages": stages},
+      }
+    )
+
+  pipe = built(None, **weights, splice=0)
+  assert pipe.fingerprint == built(weights).fingerprint
+  assert pipe.accounts.at(4)["splice"].rows == 0
+  assert pipe.accounts.at(12)["splice"].rows > 0
 
 
 ONCE = "all_exhausted_without_replacement"

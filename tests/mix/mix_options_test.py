@@ -129,7 +129,34 @@ def test_a_weight_that_is_not_above_0_is_named_alone(weight):
     assert "'b'" not in problem
 
 
-@pytest.mark.parametrize("weight", [0, -1, math.nan, math.inf, "1", True])
+def test_a_source_of_weight_0_waits_for_the_stage_that_names_it():
+  weights = {"a": 0.7, "b": 0}
+  stages = [(9, {"a": 1, "b": 3})]
+  options = read(stages=stages)
+  assert options.problems(PATH, weights) == []
+  assert options.all_stages(weights) == [
+    (0, {"a": F(7, 10)}),
+    (9, stages[0][1]),
+  ]
+
+
+def test_a_source_of_weight_0_needs_a_stage_and_another_source():
+  (problem,) = problems({"a": 0.7, "b": 0, "c": 0.0}, stages=[(9, {"b": 1})])
+  assert "0 only where a stage of `mix.stages` names the source" in problem
+  assert "got 0 for c, which none names" in problem
+  (problem,) = problems({"a": 0, "b": 0}, stages=[(9, {"a": 1, "b": 1})])
+  assert "must be above 0 for some source, got 0 for a, b." in problem
+  with pytest.raises(schema.ConfigError, match="got 0 for a, which none names"):
+    options_lib.read(
+      {
+        "seq_len": 8,
+        "global_batch_size": 2,
+        "sources": {"a": {"store": "x", "weight": 0}},
+      }
+    )
+
+
+@pytest.mark.parametrize("weight", [-1, math.nan, math.inf, "1", True])
 def test_a_bad_weight_of_a_source_is_refused_with_its_path(weight):
   with pytest.raises(schema.ConfigError) as caught:
     options_lib.read(
@@ -146,7 +173,9 @@ def test_a_bad_weight_of_a_source_is_refused_with_its_path(weight):
       }
     )
   (problem,) = caught.value.problems
-  assert "`config.data.sources.a.weight` must be a finite number" in problem
+  assert (
+    "`config.data.sources.a.weight` must be 0 or a finite number" in problem
+  )
   assert repr(weight) in problem
 
 
