@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import numbers
 from typing import Any
+from typing import ClassVar
 
 from chomp_data import schema
 from chomp_data.bucket import pieces
@@ -279,6 +280,10 @@ class OrderOptions(schema.Options):
   """
 
   seed: int | None = schema.option(None, schema.optional(shared_options.SEED))
+
+  # What is said of a value that is neither a section nor a short form.
+  rule: ClassVar[str] = "a section with fields, or True (with defaults)"
+  fix: ClassVar[str] = "Give it fields, or True."
 
   @staticmethod
   def expanded(value: Any) -> dict[str, Any] | None:

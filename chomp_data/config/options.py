@@ -918,6 +918,8 @@ def _source(entry: Any, run: Kind, seq_len: int | None) -> schema.Section:
     run.shuffle,
     others=_others(run.shuffle, [kind.shuffle for kind in KINDS.values()]),
     expanded=run.shuffle.expanded,
+    rule=run.shuffle.rule,
+    fix=run.shuffle.fix,
     check=lambda shuffle, path: [
       *shuffle.problems(path, has_blocks),
       *(_subset_problems(path, shuffle) if subset else ()),

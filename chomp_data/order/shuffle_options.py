@@ -6,6 +6,7 @@ import dataclasses
 import math
 import numbers
 from typing import Any
+from typing import ClassVar
 
 from chomp_data import schema
 from chomp_data.order import orders
@@ -57,6 +58,16 @@ class ShuffleOptions(schema.Options):
   )
   lane_rows: int | None = schema.option(None, _COUNT, ("block",))
   seed: int | None = schema.option(None, schema.optional(options_lib.SEED))
+
+  # What is said of a value that is neither a section nor a short form.
+  rule: ClassVar[str] = (
+    "a section with fields, True (kind 'full'), False (kind 'none') or a whole"
+    " number (kind 'era', the rows of an era)"
+  )
+  fix: ClassVar[str] = (
+    f"Give it fields, such as 'kind' ({', '.join(map(repr, SHUFFLE_KINDS))}),"
+    " or one of these values."
+  )
 
   @staticmethod
   def expanded(value: Any) -> dict[str, Any] | None:

@@ -311,8 +311,24 @@ class BinSource(packed_source.PackedSource):
         f" {'pairs' if self.store.opened.pairs else 'documents'}, {len(self)}"
         " rows per epoch",
         *self.report().lines(self.options),
+        *self._middle_lines(),
       ]
     )
+
+  def _middle_lines(self) -> list[str]:
+    """Returns a line on how much fill in the middle can rearrange."""
+    options, totals = self.options, self._documents.totals
+    if options.fim is None:
+      return []
+    # Each document longer than a row has at least one piece without its end,
+    # as long as a row allows; where such are dropped, none are packed.
+    long = 0 if options.long_documents == "drop" else totals.long
+    cut = long * (self.seq_len - options.reserved)
+    share = 1 - cut / max(1, totals.tokens)
+    return [
+      f"  fim: rate {options.fim.rate} of the pieces with their document's end,"
+      f" which hold {'at most ' * bool(long)}{share:.1%} of the tokens"
+    ]
 
   def _warn_of_cost(self, path: str) -> None:
     """Warns about options that take a pass over all documents per epoch."""

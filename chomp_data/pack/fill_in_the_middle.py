@@ -48,7 +48,7 @@ class FimOptions(schema.Options):
 
   Attributes:
     rate: Fraction of pieces that are rearranged, among those that contain the
-      end of their document.
+      end of their document: of a document longer than a row the last piece.
     spm_rate: Fraction of rearranged pieces whose suffix is first (SPM); in the
       others the prefix is first (PSM).
     prefix_id: Id of the sentinel before the prefix.

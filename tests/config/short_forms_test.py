@@ -51,6 +51,28 @@ def test_a_wrong_shuffle_is_rejected(store, short):
     options.read(config(store, {"kind": "bin"}, short))
 
 
+def test_a_wrong_shuffle_says_which_short_forms_there_are(store):
+  data = config(store, {"kind": "bin"}, "blok")
+  with pytest.raises(chomp_data.ConfigError) as caught:
+    options.read(data)
+  (problem,) = caught.value.problems
+  assert (
+    "must be a section with fields, True (kind 'full'), False (kind 'none') or"
+    " a whole number (kind 'era', the rows of an era), got 'blok'. Give it"
+    " fields, such as 'kind' ('none', "
+  ) in problem
+  assert "'block'" in problem
+  del data["seq_len"]
+  del data["sources"]["a"]["rows"]
+  buckets = {"kind": "length", "lengths": (8, 16), "tokens_per_batch": 32}
+  with pytest.raises(
+    chomp_data.ConfigError,
+    match=r"a section with fields, or True \(with defaults\), got 'blok'. Give"
+    " it fields, or True.",
+  ):
+    options.read({**data, "buckets": buckets})
+
+
 @pytest.mark.parametrize("rows", [None, {}, {"kind": None}, {"tail": "drop"}])
 def test_rows_are_sequential_by_default(store, rows):
   named = {**(rows or {}), "kind": "sequential"}

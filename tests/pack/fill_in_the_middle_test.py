@@ -9,6 +9,7 @@ the tokens that its segment holds in the batch.
 import collections
 import functools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -459,3 +460,31 @@ def test_a_fingerprint_names_it_where_it_is_set(data):
     pytest.raises(chomp_data.StateError, match="fim"),
   ):
     iterator.set_state(state)
+
+
+@pytest.mark.parametrize("long_documents", ["cut", "truncate", "drop"])
+def test_the_log_says_how_much_can_be_rearranged(data, long_documents):
+  rows = {**ADDED, "long_documents": long_documents}
+  pipe = chomp_data.build(data(rows=rows, run={"epochs": 1}, rate=0.25))
+  (line,) = (
+    line for line in pipe.describe().splitlines() if "fim: rate" in line
+  )
+  most = re.fullmatch(
+    r"  fim: rate 0.25 of the pieces with their document's end, which hold (at"
+    r" most )?([\d.]+)% of the tokens",
+    line,
+  )
+  assert most is not None
+  assert bool(most[1]) == (long_documents != "drop")
+  # In order, all of a piece is one span.
+  pipe = chomp_data.build(data(rows=rows, run={"epochs": 1}, rate=0.0))
+  ended = total = 0
+  for step in range(pipe.num_steps):
+    spans = pipe.plan(step)
+    total += spans.length.sum()
+    ended += spans.length[spans.added_after == spans_lib.EOS].sum()
+  share = 100 * ended / total
+  if long_documents == "cut":
+    assert share - 0.1 <= float(most[2]) < 100
+  else:
+    assert float(most[2]) == pytest.approx(share, abs=0.06)
