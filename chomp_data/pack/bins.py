@@ -320,14 +320,20 @@ class BinSource(packed_source.PackedSource):
     options, totals = self.options, self._documents.totals
     if options.fim is None:
       return []
-    # Each document longer than a row has at least one piece without its end,
-    # as long as a row allows; where such are dropped, none are packed.
-    long = 0 if options.long_documents == "drop" else totals.long
-    cut = long * (self.seq_len - options.reserved)
-    share = 1 - cut / max(1, totals.tokens)
+    # Of documents longer than a row, those that are cut have one piece or more
+    # as long as a row allows and then their end, which may be as long; those
+    # that are truncated have one such piece, and those that are dropped none.
+    most, policy = self.seq_len - options.reserved, options.long_documents
+    tokens = totals.tokens
+    if policy != "drop":
+      tokens -= totals.long * most
+    is_bound = policy == "cut" and totals.long > 0
+    if is_bound:
+      tokens = min(tokens, (totals.documents - totals.empty) * most)
+    share = tokens / max(1, totals.tokens)
     return [
       f"  fim: rate {options.fim.rate} of the pieces with their document's end,"
-      f" which hold {'at most ' * bool(long)}{share:.1%} of the tokens"
+      f" which hold {'at most ' * is_bound}{share:.1%} of the tokens"
     ]
 
   def _warn_of_cost(self, path: str) -> None:
