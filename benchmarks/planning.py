@@ -72,23 +72,23 @@ def _seconds(call: Callable[[], Any]) -> float:
   return time.perf_counter() - began
 
 
-def _wait_for_packers() -> None:
-  """Waits for the threads that pack a next epoch."""
+def _wait_for_threads() -> None:
+  """Waits for those that pack a next epoch, and import and compile loops."""
   for thread in threading.enumerate():
-    if thread.name == "background packer":
+    if thread.name in ("background packer", "kernels"):
       thread.join()
 
 
 def _held(stores: list[corpora.LengthsStore], source: dict[str, Any]) -> int:
   """Returns the bytes that a run and its first plan allocate and keep."""
   _build(stores, source).plan(0)
-  # What they pack with is no part of it.
-  _wait_for_packers()
+  # What those allocate is no part of it.
+  _wait_for_threads()
   tracemalloc.start()
   try:
     pipe = _build(stores, source)
     pipe.plan(0)
-    _wait_for_packers()
+    _wait_for_threads()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
   finally:
