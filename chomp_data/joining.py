@@ -114,6 +114,12 @@ def _resized(
   if len(sizes) == 1:
     return run
   logging.info("config.data.batch_size_schedule = %s", sizes)
+  return _with_sizes(run, sizes)
+
+
+def _with_sizes(
+  run: options_lib.RunOptions, sizes: Sequence[tuple[int, int]]
+) -> options_lib.RunOptions:
   data = dataclasses.replace(
     run.data, global_batch_size=None, batch_size_schedule=sizes
   )
@@ -140,10 +146,7 @@ def with_sizes_of(
   sizes = edits.steps_of(fingerprint).sizes
   if run.data.global_batch_size not in [size for _, size in sizes[:-1]]:
     return run
-  data = dataclasses.replace(
-    run.data, global_batch_size=None, batch_size_schedule=sizes
-  )
-  return dataclasses.replace(run, data=data)
+  return _with_sizes(run, sizes)
 
 
 def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:

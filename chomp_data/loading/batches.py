@@ -238,14 +238,16 @@ class BatchSource:
       int64[R] of each step.
     """
     with self._lock:
-      planned = self._planned_of(steps, self._group_of(steps[0]))
-      bucket = self._plan.buckets[planned.bucket]
-      if planned.rows is not None:
-        return list(planned.rows.reshape(len(steps), -1))
-      rows = np.arange(bucket.batch_size)
-      if self.local.rows is not None:
-        rows = np.asarray(self.local.rows[bucket.name])
-      return [rows] * len(steps)
+      group = self._group_of(steps[0])
+    planned = group.planned
+    if planned.rows is not None:
+      rows_of_steps = planned.rows.reshape(len(group.steps), -1)
+      return [rows_of_steps[group.steps.index(step)] for step in steps]
+    bucket = self._plan.buckets[planned.bucket]
+    rows = np.arange(bucket.batch_size)
+    if self.local.rows is not None:
+      rows = np.asarray(self.local.rows[bucket.name])
+    return [rows] * len(steps)
 
   def __repr__(self) -> str:
     # Grain's own states hold these names.

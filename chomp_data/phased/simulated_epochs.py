@@ -119,7 +119,7 @@ def select(
     )
   key = hashing.fold_key("simulated_epochs", name)
   # Rows of some kinds add no tokens.
-  added = sum(getattr(rows, name, False) for name in ("add_bos", "add_eos"))
+  added = getattr(rows, "add_bos", False) + getattr(rows, "add_eos", False)
   long_documents = getattr(rows, "long_documents", "cut")
   longest = seq_len - getattr(rows, "reserved", 0)  # that a row holds whole
 

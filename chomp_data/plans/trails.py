@@ -76,7 +76,6 @@ class BatchesTrail:
   ):
     """Looks up the samples of the document in each bucket."""
     self._plan = plan
-    self._schedule = plan.schedule
     self._dataset = plan.source_names.index(source)
     samples = plan.datasets[source].samples_of(np.asarray([document]))
     self._samples = {
@@ -100,7 +99,9 @@ class BatchesTrail:
     for number in itertools.count(first // order.num_batches):
       places, rows = self._epoch(order, bucket, number)
       low = int(np.searchsorted(places, first))
-      data_steps = self._schedule.steps_of(self._dataset, bucket, places[low:])
+      data_steps = self._plan.schedule.steps_of(
+        self._dataset, bucket, places[low:]
+      )
       # `rows` is longer if the run ends within the epoch.
       yield from zip(data_steps.tolist(), rows[low:].tolist(), strict=False)
       if len(data_steps) < len(places) - low:
@@ -111,7 +112,9 @@ class BatchesTrail:
     for number in range(last // order.num_batches, -1, -1):
       places, rows = self._epoch(order, bucket, number)
       high = int(np.searchsorted(places, last))
-      data_steps = self._schedule.steps_of(self._dataset, bucket, places[:high])
+      data_steps = self._plan.schedule.steps_of(
+        self._dataset, bucket, places[:high]
+      )
       yield from zip(
         data_steps[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
       )
@@ -122,7 +125,7 @@ class BatchesTrail:
     """Returns the order of a bucket's samples, and the place in it."""
     # The step after the last one may lie behind a skip that passes the end.
     step = self._plan.within(data_step)
-    return self._schedule.part_at(self._dataset, bucket, step)
+    return self._plan.schedule.part_at(self._dataset, bucket, step)
 
   def _epoch(
     self, order: batch_order.BatchOrder, bucket: int, epoch: int

@@ -160,8 +160,9 @@ def _files_below(directory: str, excludes: Sequence[str]) -> Iterator[str]:
   for folder, folders, names in os.walk(directory, onerror=_unreadable):
     folders[:] = sorted(f for f in folders if not _is_left_out(f))
     for path in (os.path.join(folder, name) for name in folders):
-      is_here = os.path.join(os.path.realpath(path), "").startswith(here)
-      if not is_here and not is_excluded(path):
+      if not os.path.islink(path) or is_excluded(path):
+        continue
+      if not os.path.join(os.path.realpath(path), "").startswith(here):
         links.append(path)
     # Of a saved dataset, only the files that it lists.
     saved = _saved_files(folder, names, is_excluded)
