@@ -305,7 +305,7 @@ def test_a_run_restores_at_every_step(data, pipe, records):
 
 
 class _Noise(grain.transforms.RandomMap):
-  """Adds a number of the generator of a step."""
+  """Adds a number of the generator of each row."""
 
   def random_map(self, element, rng):
     rows = len(next(iter(element.values())))

@@ -235,17 +235,21 @@ def test_a_bucket_whose_first_checkpoint_was_cut_short_begins_anew(
   assert local.choose(url) is None
 
 
+def assert_state_at(*urls, step):
+  for url in urls:
+    saved_states.state_in_bucket.cache_clear()
+    record = saved_states.find(url)
+    assert record is not None
+    assert record["step"] == step
+
+
 def test_the_state_of_one_checkpoint_is_read_at_its_url(s3_bucket):
   url = f"{s3_bucket.root}/run/checkpoints/12"
   place = opening.open_storage(url)
   place.put("a/input/input.json", state_lib.encode(12, {}, {}))
   assert saved_states.find(url) is None  # It is not whole.
   place.put("complete.json", b"{}")
-  for where in (url, f"{url}/a/input", f"{s3_bucket.root}/run"):
-    saved_states.state_in_bucket.cache_clear()
-    record = saved_states.find(where)
-    assert record is not None
-    assert record["step"] == 12
+  assert_state_at(url, f"{url}/a/input", f"{s3_bucket.root}/run", step=12)
   # Of another checkpoint.
   record = state_lib.with_fields(
     state_lib.encode(13, {}, {}), {saved_states.SAVED_IN: 13}
@@ -267,11 +271,7 @@ def test_files_below_an_item_are_no_states_of_a_checkpoint(s3_bucket):
     assert saved_states.find(where) is None
   place.put("a/input/input.json", state_lib.encode(12, {}, {}))
   place.put("a/input/data/input.json", b"of another program")
-  for where in (url, f"{url}/a/input", f"{s3_bucket.root}/run"):
-    saved_states.state_in_bucket.cache_clear()
-    record = saved_states.find(where)
-    assert record is not None
-    assert record["step"] == 12
+  assert_state_at(url, f"{url}/a/input", f"{s3_bucket.root}/run", step=12)
 
 
 def test_other_files_are_sent_as_they_change_and_go_as_they_go(
