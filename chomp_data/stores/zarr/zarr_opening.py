@@ -266,8 +266,9 @@ def _no_manifest(files: storage.Storage) -> errors.StoreError:
     return errors.StoreError(
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
-      " chomp-prepare (`make prepare-mix` makes those of the shipped configs,"
-      " in a checkout), or correct the path." + _closest_name(path)
+      " chomp-prepare (in a checkout, `make prepare prepare-mix` makes those of"
+      " `packed` and other shipped configs), or correct the path."
+      + _closest_name(path)
     )
   file = path / manifest_lib.FILE
   if file.is_symlink():
